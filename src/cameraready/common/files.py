@@ -11,9 +11,7 @@ __all__ = ["atomic_write"]
 
 
 @contextmanager
-def atomic_write(
-    path: str | os.PathLike[str], mode: Literal["w", "wb"] = "w"
-) -> Iterator[IO[Any]]:
+def atomic_write(path: str | os.PathLike[str], mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
     """Open a file that takes the place of ``path`` only when the block ends without an error.
 
     The text goes to a temporary name in the same folder, is flushed to disk and renamed. A reader
