@@ -42,15 +42,20 @@ def list_systems() -> None:
     table = Table(title="Systems", title_justify="left", show_lines=True)
     for heading in ("system", "what it is for", "paper", "here"):
         table.add_column(heading, overflow="fold")
+    hints = []
     for system in SYSTEMS:
-        if system.missing_modules():
-            state = f"not installed: pip install 'cameraready\\[{system.extra}]'"
-        elif system.missing_modules(claims=True):
-            state = "ready; its claims need pip install 'cameraready\\[claims]'"
+        if hint := system.how_to_install():
+            state = "not installed"
+        elif hint := system.how_to_install(claims=True):
+            state = "ready, its claims are not"
         else:
             state = "ready"
         table.add_row(system.command, f"{system.name}: {system.line}", system.paper, state)
+        hints.append(hint)
     Console().print(table)
+    # Outside the table, where a command stays on one line and can be copied.
+    for hint in filter(None, hints):
+        print(hint)
 
 
 @app.command
@@ -95,6 +100,7 @@ def claims(
         chosen,
         out,
         Options(budget=budget, seed=seed, jobs=jobs, ray=ray, again=again),
+        catalogue=SYSTEMS,
     )
     _show_summary(results)
     print(f"results: {out / 'results.json'}")
@@ -170,7 +176,7 @@ def _resolve(tokens: list[str]) -> list[str]:
     if name in {"list", "claims", "report"}:
         return tokens
     try:
-        system = find_system(name)
+        system = find_system(name, SYSTEMS)
     except ValueError as error:
         raise ValueError(f"{error}; the other verbs are list, claims and report") from None
     missing = system.how_to_install()
@@ -182,7 +188,7 @@ def _resolve(tokens: list[str]) -> list[str]:
 def _choose(names: Sequence[str]) -> list[System]:
     """The named systems, or all that are installed; a sentence for each that is not."""
     if names:
-        chosen = list(dict.fromkeys(find_system(name) for name in names))
+        chosen = list(dict.fromkeys(find_system(name, SYSTEMS) for name in names))
         for system in chosen:
             missing = system.how_to_install(claims=True)
             if missing:

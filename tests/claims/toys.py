@@ -100,8 +100,12 @@ def hangs(run: Run) -> Iterator[Claim]:
 
 def spread(run: Run) -> Iterator[Claim]:
     ids = run.map(process_id, range(8), "spreading")
-    yield Claim("spread", "the items run in processes of their own", Measurement(
-        len(set(ids) | {os.getpid()})), AtLeast(2))
+    yield Claim(
+        "spread",
+        "the items run in processes of their own",
+        Measurement(len(set(ids) | {os.getpid()})),
+        AtLeast(2),
+    )
     run.figure("ids", lambda figure: figure.subplots().plot(ids), "Process ids.", size=(3, 2))
 
 

@@ -45,7 +45,7 @@ class Measurement:
     Examples
     --------
     >>> print(Measurement(29.2, "observations", standard_error=0.4, repeats=500))
-    29.2 ± 0.4 observations
+    29.20 ± 0.40 observations
     """
 
     value: float
@@ -65,9 +65,15 @@ class Measurement:
 
     def __str__(self) -> str:
         """The value with its standard error and unit."""
-        text = format_number(self.value)
-        if self.standard_error is not None:
-            text += f" ± {format_number(self.standard_error, digits=2)}"
+        error = self.standard_error
+        if error is None:
+            return _with_unit(format_number(self.value), self.unit)
+        if not (math.isfinite(self.value) and math.isfinite(error) and 1e-6 < error < 1e9):
+            text = f"{format_number(self.value)} ± {format_number(error, digits=2)}"
+        else:
+            # The error has two digits, the value ends where the error does.
+            places = max(0, 1 - math.floor(math.log10(error)))
+            text = f"{self.value:,.{places}f} ± {error:,.{places}f}"
         return _with_unit(text, self.unit)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The machine and the versions that a result comes from, without anything that names its owner."""
 
+import contextlib
 import os
 import platform
 import re
@@ -27,14 +28,15 @@ def describe_machine() -> dict[str, str | int]:
 
 
 def library_versions() -> dict[str, str]:
-    """The installed version of every library that cameraready or one of its extras names."""
-    names = {re.match(r"[\w.-]+", line).group() for line in requires("cameraready") or []}  # type: ignore[union-attr]
+    """The installed version of every library that a result can depend on."""
+    # What the extras for work on cameraready itself bring has no part in a result.
+    tools = re.compile(r"extra == .(?:test|lint|docs|bench)\b")
+    lines = [line for line in requires("cameraready") or [] if not tools.search(line)]
     versions = {}
-    for name in sorted(names - {"cameraready"}):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    for name in sorted({re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines}):
+        if name != "cameraready":
+            with contextlib.suppress(PackageNotFoundError):
+                versions[name] = version(name)
     return versions
 
 

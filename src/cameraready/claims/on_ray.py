@@ -1,5 +1,6 @@
 """Experiments and their parts as Ray tasks."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,7 +36,7 @@ def connect(address: str) -> None:
             address=address,
             include_dashboard=False if address == "local" else None,
             log_to_driver=False,
-            logging_level="error",
+            logging_level=logging.ERROR,
         )
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]

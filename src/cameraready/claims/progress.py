@@ -3,7 +3,7 @@
 import threading
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 from cameraready.claims.claim import Claim, Verdict
@@ -35,7 +35,7 @@ class Progress:
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._tasks: dict[str, int] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> "Progress":
@@ -58,7 +58,7 @@ class Progress:
     def advance(self, system: str, description: str, done: int, total: int) -> None:
         """A part of an experiment has come this far."""
         self._bars.update(
-            self._tasks[system],  # type: ignore[arg-type]
+            self._tasks[system],
             description=description,
             completed=done,
             total=total,
@@ -70,7 +70,7 @@ class Progress:
 
     def end(self, system: str, result: SystemResult) -> None:
         """An experiment has ended."""
-        self._bars.remove_task(self._tasks[system])  # type: ignore[arg-type]
+        self._bars.remove_task(self._tasks[system])
         line = f"{system}: {result.status} after {result.seconds:.0f} s, {tally(result)}"
         self.say(f"{line}: {result.error}" if result.error else line)
 

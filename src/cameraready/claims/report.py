@@ -70,6 +70,7 @@ def render(results: Results, folder: Path) -> str:
     environment.filters["duration"] = duration
     environment.filters["moment"] = moment
     environment.filters["repeats"] = repeats
+    environment.filters["typeset"] = typeset
     template = environment.get_template("report.html.jinja")
     return template.render(
         results=results,
@@ -103,7 +104,8 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def moment(started: str) -> str:
@@ -119,6 +121,12 @@ def repeats(measurement: Measurement) -> str:
     if measurement.repeats is None:
         return ""
     return f"{measurement.repeats:,} repeat{'s' if measurement.repeats > 1 else ''}"
+
+
+def typeset(measurement: Measurement) -> str:
+    """A measurement as text that does not break within the number or before a short unit."""
+    text = str(measurement).replace(" ± ", "\u00a0±\u00a0")
+    return text if len(measurement.unit) > 3 else text.replace(" ", "\u00a0")
 
 
 def _is_there(folder: Path, figure: FigureFiles) -> bool:

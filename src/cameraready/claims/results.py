@@ -100,13 +100,10 @@ class SystemResult:
             If it holds none.
         """
         try:
-            result = cls(
-                **{
-                    **data,
-                    "claims": [Claim.from_json(claim) for claim in data["claims"]],
-                    "figures": [FigureFiles(**figure) for figure in data["figures"]],
-                }
-            )
+            parts = dict(data)
+            parts["claims"] = [Claim.from_json(claim) for claim in data["claims"]]
+            parts["figures"] = [FigureFiles(**figure) for figure in data["figures"]]
+            result = cls(**parts)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this is not a system's result: {error!r}") from error
         if result.status not in STATUSES:
@@ -160,8 +157,8 @@ class Results:
                 "it is left as it is"
             )
         try:
-            systems = [SystemResult.from_json(system) for system in data["systems"]]
-            return cls(**{**data, "systems": systems})
+            data["systems"] = [SystemResult.from_json(system) for system in data["systems"]]
+            return cls(**data)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(
                 f"{path} is not a whole results file ({error}); it is left as it is"

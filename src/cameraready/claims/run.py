@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -306,7 +306,7 @@ def _saved(figure: "Figure", kind: str) -> bytes:
 
 
 @contextmanager
-def _single_threaded_children() -> Iterator[None]:
+def _single_threaded_children() -> Generator[None]:
     # The children share the cores already; a BLAS that takes all cores in each only slows them.
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}

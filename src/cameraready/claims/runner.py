@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cameraready import __version__
-from cameraready.catalogue import SYSTEMS, System
+from cameraready.catalogue import System
 from cameraready.claims.claim import Claim
 from cameraready.claims.machine import cores, describe_machine, library_versions
 from cameraready.claims.progress import Progress
@@ -95,7 +95,7 @@ def run_experiments(
     out: Path,
     options: Options,
     *,
-    catalogue: Sequence[System] = SYSTEMS,
+    catalogue: Sequence[System],
 ) -> Results:
     """Run the experiments of ``systems`` and write results.json and report.html into ``out``.
 

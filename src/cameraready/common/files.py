@@ -1,8 +1,8 @@
 """Files that are written whole or not at all."""
 
 import os
-import tempfile
-from collections.abc import Iterator
+import secrets
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -11,7 +11,9 @@ __all__ = ["atomic_write"]
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str], mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
+def atomic_write(
+    path: str | os.PathLike[str], mode: Literal["w", "wb"] = "w"
+) -> Generator[IO[Any]]:
     """Open a file that takes the place of ``path`` only when the block ends without an error.
 
     The text goes to a temporary name in the same folder, is flushed to disk and renamed. A reader
@@ -30,18 +32,14 @@ def atomic_write(path: str | os.PathLike[str], mode: Literal["w", "wb"] = "w") -
         The open temporary file.
     """
     path = Path(path)
-    text = {"encoding": "utf-8", "newline": ""} if mode == "w" else {}
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    encoding, newline = ("utf-8", "") if mode == "w" else (None, None)
     try:
-        # mkstemp makes the file private; give it the mode that open() would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        with open(descriptor, mode, **text) as file:  # type: ignore[call-overload]
+        with temporary.open(mode.replace("w", "x"), encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
