@@ -178,10 +178,10 @@ def test_ending_the_runner_ends_its_workers(tmp_path, toys, sent):
     runner = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     mark = toys / "hanging"
     wait_for(lambda: mark.exists() and mark.read_text())
-    worker = int(mark.read_text())
+    workers = mark.read_text().split()
     os.kill(runner.pid, sent)
     assert runner.wait(20) != 0
-    wait_for(lambda: not alive(worker))
+    wait_for(lambda: not any(map(alive, workers)))
     if sent == signal.SIGINT:
         (result,) = Results.read(tmp_path / "out" / "results.json").systems
         assert result.status == "interrupted"

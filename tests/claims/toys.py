@@ -93,8 +93,8 @@ def killed_once(run: Run) -> Iterator[Claim]:
 
 def hangs(run: Run) -> Iterator[Claim]:
     yield Claim("first", "the first part holds", Measurement(1), AtLeast(0))
-    run.map(process_id, range(4), "starting")
-    Path(os.environ["TOY_FOLDER"], "hanging").write_text(str(os.getpid()))
+    ids = {os.getpid(), *run.map(process_id, range(8), "starting")}
+    Path(os.environ["TOY_FOLDER"], "hanging").write_text(" ".join(map(str, ids)))
     time.sleep(600)
 
 

@@ -31,7 +31,7 @@ from cameraready.claims.results import (
     read_json,
     write_json,
 )
-from cameraready.claims.run import BUDGETS, file_name, parts_folder
+from cameraready.claims.run import BUDGETS, file_name
 from cameraready.claims.worker import (
     Event,
     Spec,
@@ -238,10 +238,6 @@ class _Experiment:
                 "kept (--again runs it again)"
             )
             return
-        if options.again:
-            shutil.rmtree(
-                parts_folder(system.slug, options.budget, options.seed), ignore_errors=True
-            )
         result = SystemResult(
             system.slug,
             system.name,
@@ -258,6 +254,7 @@ class _Experiment:
             options.seed,
             options.workers,
             source_hash,
+            options.again,
         )
         self.store.clear_figures(system.slug)
         self.progress.begin(system.command)
@@ -273,10 +270,6 @@ class _Experiment:
         result.seconds = result.seconds or time.monotonic() - began
         if result.status == "running":
             result.status = "interrupted" if self.stopped else "failed"
-        if result.status == "finished":
-            shutil.rmtree(
-                parts_folder(system.slug, options.budget, options.seed), ignore_errors=True
-            )
         self.store.keep(result)
         self.progress.end(system.command, result)
         self.store.write()

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ from typing import Any
 
 from cameraready.claims.claim import Claim
 from cameraready.claims.machine import describe_machine, library_versions
-from cameraready.claims.run import Run
+from cameraready.claims.run import Run, parts_folder
 
 __all__ = ["Spec", "execute", "hash_sources", "without_folders"]
 
@@ -49,6 +50,8 @@ class Spec:
         How many processes it may use.
     source_hash
         Hash of the system's source files.
+    again
+        Compute everything again, also the parts that an interrupted run has kept.
     """
 
     slug: str
@@ -57,6 +60,7 @@ class Spec:
     seed: int
     workers: int
     source_hash: str
+    again: bool
 
 
 def execute(spec: Spec, emit: Callable[[Event], None], *, on_ray: bool = False) -> Iterator[None]:
@@ -86,6 +90,9 @@ def execute(spec: Spec, emit: Callable[[Event], None], *, on_ray: bool = False) 
         }
     )
     keys: set[str] = set()
+    parts = parts_folder(spec.slug, spec.budget, spec.seed)
+    if spec.again:
+        shutil.rmtree(parts, ignore_errors=True)
     try:
         module, _, name = spec.experiment.partition(":")
         experiment = getattr(importlib.import_module(module), name)
@@ -94,6 +101,7 @@ def execute(spec: Spec, emit: Callable[[Event], None], *, on_ray: bool = False) 
             spec.budget,
             spec.seed,
             workers=spec.workers,
+            parts=parts,
             source_hash=spec.source_hash,
             emit=emit,
             on_ray=on_ray,
@@ -116,6 +124,7 @@ def execute(spec: Spec, emit: Callable[[Event], None], *, on_ray: bool = False) 
             }
         )
     else:
+        shutil.rmtree(parts, ignore_errors=True)  # the claims are settled; nothing to resume
         emit({"event": "done", "seconds": time.monotonic() - began})
 
 
