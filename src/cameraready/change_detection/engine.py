@@ -1,0 +1,126 @@
+"""What the compiled engines share: named arrays that are the whole state."""
+
+import base64
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ENGINES", "Engine", "decode_array", "encode_array", "known_ends"]
+
+ENGINES = {"exact": 0, "geometric": 1, "window": 2}
+DIRECTIONS = {"both": 0.0, "up": 1.0, "down": -1.0}
+FIRST_CAPACITY = 64
+
+# Entries of the counters.
+TIME, ACTIVE, ALARM, COORDINATE, RESTARTS = range(5)
+
+Witness = tuple[tuple[int, int], tuple[int, int]]
+
+
+def encode_array(array: np.ndarray) -> dict[str, Any]:
+    """An array as JSON holds it, bit for bit."""
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
+
+
+def decode_array(encoded: dict[str, Any]) -> np.ndarray:
+    """The array that `encode_array` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the text does not hold the array that it announces.
+    """
+    dtype = np.dtype(encoded["dtype"])
+    if dtype.kind not in "fi":
+        raise ValueError(f"a saved array must hold numbers, not {dtype}")
+    data = base64.b64decode(encoded["data"], validate=True)
+    return np.frombuffer(data, dtype).reshape(encoded["shape"]).copy()
+
+
+class Engine:
+    """One cycle of a detector: takes observations in until it alarms.
+
+    Attributes are arrays named in `saved`; together they are its state.
+    """
+
+    saved: tuple[str, ...] = ()
+    counters: np.ndarray
+
+    def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:
+        """Take observations in until an alarm; how many were taken.
+
+        Parameters
+        ----------
+        observations : float64 array, (n, entries)
+        trace : float64 array, (n or 0, 2, ends)
+            Receives the intersection after each observation.
+        """
+        raise NotImplementedError
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Lower and upper ends of the intersection, (2, ends)."""
+        raise NotImplementedError
+
+    @property
+    def time(self) -> int:
+        """Observations taken in."""
+        return int(self.counters[TIME])
+
+    @property
+    def active(self) -> int:
+        """Sequences that are being updated."""
+        return int(self.counters[ACTIVE])
+
+    @property
+    def alarmed(self) -> bool:
+        """True if the last observation raised the alarm."""
+        return self.counters[ALARM] > 0
+
+    @property
+    def coordinate(self) -> int:
+        """The end whose interval became empty."""
+        return int(self.counters[COORDINATE])
+
+    @property
+    def restarts(self) -> int:
+        """How often a change in the direction that is not watched was passed over."""
+        return int(self.counters[RESTARTS])
+
+    @property
+    def witness(self) -> Witness | None:
+        """(start, time) of the sequences that gave the lower and the upper end."""
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """All arrays, for JSON."""
+        return {name: encode_array(getattr(self, name)) for name in self.saved}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take the arrays that `state` wrote."""
+        for name in self.saved:
+            setattr(self, name, decode_array(state[name]))
+
+
+def grown(array: np.ndarray, size: int) -> np.ndarray:
+    """The array with its first axis lengthened to `size`, new entries zero."""
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def grown_order(order: np.ndarray, size: int) -> np.ndarray:
+    """A list of slots lengthened by the new, free ones."""
+    return np.concatenate([order, np.arange(len(order), size)])
+
+
+def known_ends(theta0: Any, ends: int) -> np.ndarray:
+    """What is known of the parameter beforehand, as ends of shape (2, ends).
+
+    `theta0` is None, a value (one number, or one a coordinate), or a tuple (low, high) of those.
+    """
+    if theta0 is None:
+        return np.stack([np.full(ends, -np.inf), np.full(ends, np.inf)])
+    pair = theta0 if isinstance(theta0, tuple) else (theta0, theta0)
+    return np.stack([np.broadcast_to(np.asarray(end, dtype=float), (ends,)) for end in pair])
