@@ -23,6 +23,7 @@ True
 
 from cameraready.change_detection import cs
 from cameraready.change_detection.base import Detection, DetectionResult
+from cameraready.change_detection.change_set import confidence_set
 from cameraready.change_detection.confidence_sequence import RangeError
 from cameraready.change_detection.detector import ConfidenceSequenceDetector
 from cameraready.change_detection.e_detectors import (
@@ -31,11 +32,16 @@ from cameraready.change_detection.e_detectors import (
     EDetector,
     GaussianIncrement,
 )
-from cameraready.change_detection.localisation import change_point, confidence_set
+from cameraready.change_detection.localisation import change_point
 from cameraready.change_detection.lorden import LordenDetector, NormalMixtureTest
+from cameraready.change_detection.monitor import ClassifierMonitor
+from cameraready.change_detection.multistream import MultiStream
+from cameraready.change_detection.planning import detectable_shift, plan
+from cameraready.change_detection.simulation import simulate_arl, simulate_delay
 
 __all__ = [
     "BettingIncrement",
+    "ClassifierMonitor",
     "CompositeEDetector",
     "ConfidenceSequenceDetector",
     "Detection",
@@ -43,9 +49,14 @@ __all__ = [
     "EDetector",
     "GaussianIncrement",
     "LordenDetector",
+    "MultiStream",
     "NormalMixtureTest",
     "RangeError",
     "change_point",
     "confidence_set",
     "cs",
+    "detectable_shift",
+    "plan",
+    "simulate_arl",
+    "simulate_delay",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence, describe
 from cameraready.change_detection.engine import Engine, Witness, decode_array, encode_array
-from cameraready.change_detection.localisation import change_interval, change_point, confidence_set
+from cameraready.change_detection.localisation import change_interval, change_point
 from cameraready.common.checks import check_choice
 
 try:
@@ -397,13 +397,15 @@ class SequentialDetector(DriftDetector):
         return self.detections_[-1].change_point if self._drift_detected else None
 
     def confidence_set(self, level: float = 0.95) -> np.ndarray:
-        """All places where the change could have been; see `localisation.confidence_set`.
+        """All places where the change could have been; see `change_set.confidence_set`.
 
         Raises
         ------
         ValueError
             If the last thing done was not `detect` with an alarm.
         """
+        from cameraready.change_detection.change_set import confidence_set  # it uses a detector
+
         if self._batch is None or not self._drift_detected:
             raise ValueError(
                 "confidence_set needs the observations up to an alarm: call detect(array) first"

@@ -182,10 +182,10 @@ def advance_one(
         gap = ends[0, j] - ends[1, j]
         if gap > 0.0:
             contradiction = True
-            if direction == 0.0 or (direction > 0.0) == upward(witness, j):
-                if gap > widest:
-                    widest = gap
-                    coordinate = j
+            watched = direction == 0.0 or (direction > 0.0) == upward(witness, j)
+            if watched and gap > widest:
+                widest = gap
+                coordinate = j
     if coordinate >= 0:
         counters[ALARM] = now
         counters[COORDINATE] = coordinate
