@@ -153,7 +153,7 @@ def run(tokens: Sequence[str]) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
-        return _fail("interrupted; the same command goes on where it was", 130)
+        return _fail("interrupted", 130)
     except BrokenPipeError:
         # The reader has closed the pipe; what Python flushes at its end must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

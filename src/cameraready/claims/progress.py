@@ -3,7 +3,7 @@
 import threading
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 from cameraready.claims.claim import Claim, Verdict
@@ -28,7 +28,7 @@ class Progress:
         self._bars = Bars(
             TextColumn("{task.fields[system]}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[count]}"),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
             console=self._console,
@@ -52,16 +52,19 @@ class Progress:
 
     def begin(self, system: str) -> None:
         """An experiment begins."""
-        self._tasks[system] = self._bars.add_task("starting", system=system, total=None)
+        self._tasks[system] = self._bars.add_task("starting", system=system, count="", total=None)
         self.say(f"{system}: running")
 
     def advance(self, system: str, description: str, done: int, total: int) -> None:
         """A part of an experiment has come this far."""
+        # A part that is done leaves a moving bar: what follows it is not counted.
+        whole = done == total
         self._bars.update(
             self._tasks[system],
-            description=description,
-            completed=done,
-            total=total,
+            description="" if whole else description,
+            count="" if whole else f"{done}/{total}",
+            completed=0 if whole else done,
+            total=None if whole else total,
         )
 
     def claim(self, system: str, claim: Claim) -> None:
