@@ -15,7 +15,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_FRAME = ("catalogue", "claims", "common")
+_FRAME = ("catalogue", "claims", "common", "datasets")
 
 
 def __getattr__(name: str) -> Any:

@@ -132,7 +132,7 @@ def hash_sources(experiment: str) -> str:
     """Hash of the source files that an experiment's result depends on.
 
     These are the files of the package that holds the experiment (of the module alone, if it is in
-    no package), and those of :mod:`cameraready.common`. Nothing is imported.
+    no package), and those of the shared helpers and data sets. Nothing is imported.
 
     Parameters
     ----------
@@ -150,9 +150,12 @@ def hash_sources(experiment: str) -> str:
     else:
         folder = Path(found.origin or "").parent
         files = [Path(found.origin or "")]
-    common = Path(__file__).parents[1] / "common"
+    shared = [Path(__file__).parents[1] / name for name in ("common", "datasets")]
     digest = sha256()
-    for root, members in ((folder, files), (common, sorted(common.rglob("*.py")))):
+    for root, members in [
+        (folder, files),
+        *((root, sorted(root.rglob("*.py"))) for root in shared),
+    ]:
         for member in members:
             digest.update(f"{member.relative_to(root).as_posix()}\0".encode())
             digest.update(member.read_bytes() + b"\0")
