@@ -57,7 +57,7 @@ def confidence_set(
     >>> x = [0.0] * 30 + [3.0] * 30
     >>> kept = confidence_set(x, 0.95, cs.Gaussian(sigma=1.0, tune_at=20))
     >>> int(kept.min()), int(kept.max())
-    (24, 32)
+    (27, 32)
     """
     sequence = EmpiricalBernstein() if cs is None else cs
     third = (1.0 - check_level("level", level)) / 3.0

@@ -37,7 +37,7 @@ def plot_detection(
     """
     values = np.asarray(values, dtype=float)
     positions = np.arange(1, len(values) + 1) if x is None else np.asarray(x)
-    ax.plot(positions, values, color="C7", linewidth=0.8, marker=".", markersize=3, label="data")
+    ax.plot(positions, values, color="C6", linewidth=0.8, marker=".", markersize=3, label="data")
     if trace is not None:
         lower, upper = (np.asarray(end, dtype=float) for end in trace)
         spread = np.ptp(values) or 1.0
@@ -104,7 +104,7 @@ def plot_run_lengths(found: dict[str, RunLengths], bound: float, ax: Axes) -> Ax
         times, left = lengths.survival()
         times, left = np.append(times, lengths.horizon), np.append(left, left[-1])
         ax.step(times, left, where="post", label=name)
-    ax.axvline(bound, color="C7", linestyle=":", label=f"guaranteed mean: {bound:g}")
+    ax.axvline(bound, color="C6", linestyle=":", label=f"guaranteed mean: {bound:g}")
     ax.set_xlabel("observations without a change")
     ax.set_ylabel("share of streams without an alarm")
     ax.set_ylim(0, 1.02)

@@ -1,0 +1,813 @@
+"""The claims of sequential change detection from confidence sequences, checked.
+
+Shekhar & Ramdas, "Reducing sequential change detection to sequential estimation", ICML 2024.
+Every section below is one group of claims: data, method, baseline, claim, from top to bottom.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from cameraready.change_detection import (
+    CompositeEDetector,
+    ConfidenceSequenceDetector,
+    confidence_set,
+    cs,
+    simulate_arl,
+)
+from cameraready.change_detection.base import SequentialDetector
+from cameraready.change_detection.kernels import dkw_half_width
+from cameraready.change_detection.planning import diameters
+from cameraready.change_detection.plots import plot_detection, plot_run_lengths
+from cameraready.change_detection.simulation import (
+    DelayEstimate,
+    RunLengths,
+    summarise_delays,
+)
+from cameraready.claims import AtLeast, AtMost, Claim, Equal, Measurement, Run, Within
+from cameraready.common.seeding import named_generator
+from cameraready.datasets import digits, nile
+
+__all__ = ["experiment"]
+
+OBSERVATIONS = "observations"
+
+
+def experiment(run: Run) -> Iterator[Claim]:
+    """All claims, as they are settled."""
+    run.setting("detectors", "composite SR and CUSUM on 100 cells; repeated sequences, growth 1.2")
+    yield from false_alarms(run)
+    yield from delays(run)
+    yield from rare_errors(run)
+    yield from classifier(run)
+    yield from nile_flow(run)
+    yield from functionals(run)
+    yield from pathwise(run)
+    yield from engines(run)
+    yield from places(run)
+
+
+# What is watched, and with what.
+
+MEANS = {"Gaussian": 0.5, "Bernoulli(.3)": 0.3, "Beta": 0.4, "dependent": 0.5}
+
+
+def unchanged(name: str, generator: np.random.Generator, n: int) -> np.ndarray:
+    """A stream in [0, 1] whose conditional mean never changes."""
+    if name == "Gaussian":
+        # Beyond five standard deviations it is clipped; by symmetry the mean stays.
+        return np.clip(generator.normal(0.5, 0.1, n), 0.0, 1.0)
+    if name == "Bernoulli(.3)":
+        return (generator.random(n) < 0.3).astype(float)
+    if name == "Beta":
+        return generator.beta(4.0, 6.0, n)
+    # The spread depends on how far the last value was from the mean; the mean does not.
+    signs = generator.choice([-1.0, 1.0], n)
+    size = generator.uniform(0.5, 1.0, n)
+    x, spread = np.empty(n), 0.1
+    for t in range(n):
+        x[t] = 0.5 + spread * signs[t] * size[t]
+        spread = 0.45 if abs(x[t] - 0.5) > 0.08 else 0.1
+        spread = 0.1 if abs(x[t] - 0.5) > 0.3 else spread
+    return x
+
+
+def beta_stream(generator: np.random.Generator, mean: float, n: int) -> np.ndarray:
+    """Beta with concentration 10."""
+    return generator.beta(10.0 * mean, 10.0 * (1.0 - mean), n)
+
+
+DETECTORS: dict[str, Callable[[float], SequentialDetector]] = {
+    "composite SR": lambda arl: CompositeEDetector(arl, history=0),
+    "composite CUSUM": lambda arl: CompositeEDetector(arl, kind="cusum", history=0),
+    "repeated betting": lambda arl: ConfidenceSequenceDetector("betting", arl, history=0),
+    "repeated EB": lambda arl: ConfidenceSequenceDetector("bounded", arl, history=0),
+    "repeated sub-Gaussian": lambda arl: ConfidenceSequenceDetector(
+        cs.SubGaussian(sigma=0.5), arl, history=0
+    ),
+}
+
+
+def peer(name: str, threshold: float | None = None) -> Any:
+    """A detector of river, at its defaults or at another threshold."""
+    from river import drift
+
+    if name == "ADWIN":
+        return drift.ADWIN() if threshold is None else drift.ADWIN(delta=threshold)
+    if name == "PageHinkley":
+        return drift.PageHinkley() if threshold is None else drift.PageHinkley(threshold=threshold)
+    return drift.binary.DDM()
+
+
+def peer_alarm(name: str, threshold: float | None, stream: np.ndarray) -> int | None:
+    """The first alarm of a detector of river, counted from 1."""
+    detector = peer(name, threshold)
+    binary = name == "DDM"
+    for n, x in enumerate(stream.tolist(), start=1):
+        detector.update(bool(x) if binary else x)
+        if detector.drift_detected:
+            return n
+    return None
+
+
+def first_alarm(name: str, arl: float | None, stream: np.ndarray) -> int | None:
+    """The first alarm of one of our detectors, or of one of river's (arl: its threshold)."""
+    if name in DETECTORS:
+        assert arl is not None
+        return DETECTORS[name](arl).detect(stream, trace=False).index
+    return peer_alarm(name, arl, stream)
+
+
+# 1. One false alarm per 1/alpha observations on average, at most.
+
+
+def run_length_task(task: tuple[str, str, float, int, int, int]) -> dict[str, Any]:
+    """Run lengths of one detector on one unchanged stream."""
+    detector, stream, arl, n_rep, horizon, seed = task
+    found = simulate_arl(
+        DETECTORS[detector](arl),
+        lambda generator, n: unchanged(stream, generator, n),
+        n_rep,
+        horizon,
+        named_generator(seed, "run length", detector, stream, str(arl)),
+    )
+    return {
+        "mean": found.mean,
+        "standard_error": found.standard_error,
+        "lower": found.lower,
+        "lengths": found.run_lengths.tolist(),
+        "alarmed": found.alarmed.tolist(),
+    }
+
+
+def false_alarms(run: Run) -> Iterator[Claim]:
+    """ARL >= 1/alpha, whatever the distribution and also under dependence."""
+    n_rep = run.scale(smoke=200, quick=1000, full=4000)
+    horizon = run.scale(smoke=500, quick=2000, full=100_000)
+    arls = (20.0, 100.0)
+    names = ("composite SR", "composite CUSUM", "repeated EB", "repeated sub-Gaussian")
+    run.setting("run lengths", f"{n_rep} streams of {horizon} observations a detector and stream")
+    tasks = [
+        (detector, stream, arl, n_rep, horizon, run.seed)
+        for detector in names
+        for stream in MEANS
+        for arl in arls
+    ]
+    found = run.cached(
+        "run lengths", lambda: run.map(run_length_task, tasks, "run lengths without a change")
+    )
+    by_task = dict(zip(((t[0], t[1], t[2]) for t in tasks), found, strict=True))
+    for detector in names:
+        for stream in MEANS:
+            parts = [by_task[detector, stream, arl] for arl in arls]
+            kept = min(part["lower"] / arl for part, arl in zip(parts, arls, strict=True))
+            note = "; ".join(
+                f"1/alpha = {arl:g}: mean run length {part['mean']:.1f} ± "
+                f"{part['standard_error']:.1f}, lower bound {part['lower']:.1f}"
+                for part, arl in zip(parts, arls, strict=True)
+            )
+            yield Claim(
+                f"arl-{detector}-{stream}",
+                f"{detector}, unchanged {stream} stream: the mean run length is at least 1/alpha",
+                Measurement(kept, "times 1/alpha", repeats=n_rep),
+                AtLeast(1.0),
+                note=f"Smaller of two 95 % lower bounds, over 1/alpha. {note}. Means are cut off "
+                f"at {horizon}, hence lower bounds themselves.",
+            )
+    shown = {
+        detector: RunLengths(
+            part["mean"],
+            part["standard_error"],
+            part["lower"],
+            np.array(part["lengths"]),
+            np.array(part["alarmed"]),
+            horizon,
+        )
+        for detector in names
+        for part in [by_task[detector, "Beta", 100.0]]
+    }
+    run.figure(
+        "run-lengths",
+        lambda figure: plot_run_lengths(shown, 100.0, figure.subplots()),
+        "Share of unchanged Beta streams that have not alarmed, over time, at 1/alpha = 100. "
+        "SR uses its guarantee up, the others hardly ever alarm.",
+    )
+
+
+# 2. Small delay with an unknown level before the change.
+
+
+def delay_task(task: tuple[str, float | None, float, float, int, int, int]) -> list[int | None]:
+    """First alarms of one detector on streams that change once."""
+    name, arl, before, after, n_rep, horizon, seed = task
+    alarms = []
+    for i in range(n_rep):
+        # The same streams for every detector.
+        generator = named_generator(seed, "delay", str(before), str(after), i)
+        stream = np.concatenate(
+            [beta_stream(generator, before, 400), beta_stream(generator, after, horizon)]
+        )
+        alarms.append(first_alarm(name, arl, stream))
+    return alarms
+
+
+def mean_run_length(
+    name: str, arl: float | None, mean: float, n: int, cut: int, seed: int
+) -> float:
+    """Mean of the run length, cut off, on unchanged Beta streams."""
+    lengths = []
+    for i in range(n):
+        stream = beta_stream(named_generator(seed, "calibration", i), mean, cut)
+        lengths.append(first_alarm(name, arl, stream) or cut)
+    return float(np.mean(lengths))
+
+
+def calibration_task(task: tuple[str, float, int, int, int]) -> dict[str, float]:
+    """River's threshold at which the empirical mean run length equals the given one."""
+    name, target, n, cut, seed = task
+    # Both thresholds act on a logarithmic scale; the run length grows with `strict`.
+    to_threshold = (lambda s: 10.0**-s) if name == "ADWIN" else (lambda s: 10.0**s)
+    low, high = (0.05, 8.0) if name == "ADWIN" else (-1.0, 3.0)
+    for _ in range(9):
+        middle = 0.5 * (low + high)
+        if mean_run_length(name, to_threshold(middle), 0.4, n, cut, seed) < target:
+            low = middle
+        else:
+            high = middle
+    threshold = to_threshold(high)
+    return {"threshold": threshold, "length": mean_run_length(name, threshold, 0.4, n, cut, seed)}
+
+
+SHIFTS = ((0.4, 0.6), (0.3, 0.5), (0.4, 0.45))
+OURS = ("composite SR", "composite CUSUM", "repeated betting", "repeated EB")
+PEERS = ("ADWIN", "PageHinkley")
+
+
+def delays(run: Run) -> Iterator[Claim]:
+    """Beta streams, 400 observations before the change, 1/alpha = 1000."""
+    n_rep = run.scale(smoke=8, quick=60, full=200)
+    horizon, arl = 1500, 1000.0
+    calibration = run.scale(smoke=(6, 1500), quick=(60, 5000), full=(400, 5000))
+    lengths = run.cached(
+        "SR run length",
+        lambda: [mean_run_length("composite SR", arl, 0.4, *calibration, run.seed)],
+    )
+    matched = run.cached(
+        "calibration",
+        lambda: run.map(
+            calibration_task,
+            [(name, lengths[0], *calibration, run.seed) for name in PEERS],
+            "river at the same run length",
+        ),
+    )
+    levels: dict[str, tuple[str, float | None]] = {name: (name, arl) for name in OURS}
+    for name, found in zip(PEERS, matched, strict=True):
+        levels[f"{name} (default)"] = (name, None)
+        levels[f"{name} (calibrated)"] = (name, found["threshold"])
+        run.setting(
+            f"{name}, calibrated",
+            f"threshold {found['threshold']:.3g}, mean run length {found['length']:.0f} "
+            f"where composite SR has {lengths[0]:.0f} (cut off at {calibration[1]})",
+        )
+    grid = [(0.4, 0.4 + shift) for shift in (0.05, 0.1, 0.15, 0.2, 0.3)]
+    pairs = list(dict.fromkeys([*SHIFTS, *((a, round(b, 2)) for a, b in grid)]))
+    tasks = [
+        (name, level, before, after, n_rep, horizon, run.seed)
+        for name, level in levels.values()
+        for before, after in pairs
+    ]
+    alarms = run.cached("delays", lambda: run.map(delay_task, tasks, "delays after a change"))
+    found = {
+        key: summarise_delays(part, 400, horizon)
+        for key, part in zip(
+            ((label, pair) for label in levels for pair in pairs), alarms, strict=True
+        )
+    }
+    for pair, limit in zip(SHIFTS, (30.0, 25.0, None), strict=True):
+        sr = found["composite SR", pair]
+        if limit is not None:
+            yield Claim(
+                f"delay-sr-{pair[0]}-{pair[1]}",
+                f"Composite SR finds a change of the mean from {pair[0]} to {pair[1]} within "
+                f"{limit:g} observations on average, not knowing the level before",
+                measured(sr),
+                AtMost(limit),
+                note=described(sr),
+            )
+        for kind in ("default", "calibrated"):
+            rivals = {f"{name} ({kind})": found[f"{name} ({kind})", pair] for name in PEERS}
+            best = min(rivals, key=lambda label: rivals[label].mean)
+            against = (
+                "at its default settings"
+                if kind == "default"
+                else "calibrated to the same mean run length"
+            )
+            yield Claim(
+                f"delay-sr-{kind}-{pair[0]}-{pair[1]}",
+                f"From {pair[0]} to {pair[1]} composite SR is at least as fast as the best of "
+                f"river's detectors {against}",
+                measured(sr),
+                AtMost(),
+                baseline=measured(rivals[best]),
+                baseline_name=best,
+                paired_standard_error=paired(sr, rivals[best]),
+                note=f"Ours: {described(sr)}. {best}: {described(rivals[best])}.",
+            )
+    for slower, faster in (("repeated betting", "composite SR"), ("repeated EB", "composite SR")):
+        a, b = found[faster, SHIFTS[0]], found[slower, SHIFTS[0]]
+        yield Claim(
+            f"delay-order-{slower}",
+            f"The e-detector is at least as fast as the {slower} sequence (.4 to .6)",
+            measured(a),
+            AtMost(),
+            baseline=measured(b),
+            baseline_name=slower,
+            paired_standard_error=paired(a, b),
+        )
+    eb = found["repeated EB", SHIFTS[0]]
+    yield Claim(
+        "delay-eb",
+        "The repeated empirical Bernstein sequence has the delay of the prototype, 105 within "
+        "10 % (.4 to .6)",
+        measured(eb),
+        Within(94.5, 115.5),
+        note=described(eb),
+    )
+
+    def draw(figure: Any) -> None:
+        ax = figure.subplots()
+        for label in (*OURS, "ADWIN (calibrated)", "PageHinkley (calibrated)"):
+            shifts = [round(b - a, 2) for a, b in grid]
+            means = [found[label, (a, round(b, 2))].mean for a, b in grid]
+            errors = [2 * found[label, (a, round(b, 2))].standard_error for a, b in grid]
+            style = "--" if "calibrated" in label else "-"
+            ax.errorbar(shifts, means, errors, label=label, linestyle=style, marker="o", ms=3)
+        ax.set_xlabel("shift of the mean, from .4")
+        ax.set_ylabel("mean delay (observations)")
+        ax.set_yscale("log")
+        ax.legend(fontsize="small")
+
+    run.figure(
+        "delays",
+        draw,
+        f"Mean delay against the shift, ± two standard errors over {n_rep} streams; a missed "
+        f"change counts as {horizon}.",
+    )
+
+
+def measured(estimate: DelayEstimate) -> Measurement:
+    """A mean delay."""
+    repeats = int((~np.isnan(estimate.delays)).sum())
+    error = None if math.isnan(estimate.standard_error) else estimate.standard_error
+    return Measurement(estimate.mean, OBSERVATIONS, error, repeats or None)
+
+
+def described(estimate: DelayEstimate) -> str:
+    """What the mean leaves out."""
+    return f"{estimate.missed:.0%} missed, {estimate.false_alarms:.0%} alarmed before the change"
+
+
+def paired(a: DelayEstimate, b: DelayEstimate) -> float | None:
+    """Standard error of the paired difference, over streams on which neither alarmed early."""
+    difference = a.delays - b.delays
+    difference = difference[~np.isnan(difference)]
+    if len(difference) < 2:
+        return None
+    return float(difference.std(ddof=1) / math.sqrt(len(difference)))
+
+
+# 3. Threshold detectors fail the false-alarm test.
+
+
+def rare_errors(run: Run) -> Iterator[Claim]:
+    """An error rate of 3 % that never changes, 3000 observations."""
+    n_rep = run.scale(smoke=20, quick=200, full=1000)
+    n = 3000
+
+    def compute() -> dict[str, list[bool]]:
+        streams = run.generator("rare errors").random((n_rep, n)) < 0.03
+        kinds = {
+            "DDM": ("DDM", None),
+            "SR, 1/alpha = 10000": ("composite SR", 10_000.0),
+            "SR, 1/alpha = 1000": ("composite SR", 1000.0),
+            "CUSUM, 1/alpha = 1000": ("composite CUSUM", 1000.0),
+            "EB, 1/alpha = 1000": ("repeated EB", 1000.0),
+        }
+        return {
+            label: [first_alarm(*kind, stream.astype(float)) is not None for stream in streams]
+            for label, kind in kinds.items()
+        }
+
+    alarmed = run.cached("rare errors", compute)
+    baseline = share(alarmed["DDM"])
+    for label in ("SR, 1/alpha = 10000", "CUSUM, 1/alpha = 1000", "EB, 1/alpha = 1000"):
+        yield Claim(
+            f"rare-{label}",
+            f"{label}: unchanged error rate .03 over {n} observations alarms in at most a quarter "
+            "as many streams as DDM",
+            share(alarmed[label]),
+            AtMost(factor=0.25),
+            baseline=baseline,
+            baseline_name="river's DDM (default)",
+        )
+    used = share(alarmed["SR, 1/alpha = 1000"])
+    yield Claim(
+        "rare-sr-used-up",
+        "SR uses its guarantee up: at 1/alpha = 1000 it does raise a false alarm in a third or "
+        "more of unchanged streams three times as long",
+        used,
+        AtLeast(1 / 3),
+        note="Expected: its mean run length is near 1/alpha. Choose 1/alpha accordingly, or CUSUM.",
+    )
+
+
+def share(flags: list[bool]) -> Measurement:
+    """A share of streams, with its standard error."""
+    n = len(flags)
+    p = float(np.mean(flags))
+    return Measurement(p, "of streams", math.sqrt(p * (1 - p) / n), n)
+
+
+# 4. A classifier watched on real data.
+
+CORRUPTIONS: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
+    "noise": lambda x, g: np.clip(x + g.normal(0.0, 0.36, x.shape), 0.0, 1.0),
+    "dimming": lambda x, g: 0.27 * x,
+    "shift by a pixel": lambda x, g: np.roll(x, 1, axis=2),
+}
+
+
+def classifier_task(seed: int) -> dict[str, Any]:
+    """One stream a corruption: 600 clean images, then 600 corrupted ones; first alarms."""
+    from sklearn.linear_model import LogisticRegression
+
+    data = digits()
+    images, labels = data["images"] / 16.0, data["labels"]
+    generator = named_generator(seed, "digits")
+    order = generator.permutation(len(labels))
+    train, before, after = order[:597], order[597:1197], order[1197:]
+    model = LogisticRegression(max_iter=2000).fit(images[train].reshape(-1, 64), labels[train])
+
+    def errors(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (model.predict(x.reshape(-1, 64)) != y).astype(float)
+
+    clean = errors(images[before], labels[before])
+    found: dict[str, Any] = {}
+    for name, corrupt in CORRUPTIONS.items():
+        bad = errors(corrupt(images[after], generator), labels[after])
+        stream = np.concatenate([clean, bad])
+        found[name] = {
+            "rates": [float(clean.mean()), float(bad.mean())],
+            "SR": first_alarm("composite SR", 1000.0, stream),
+            "EB": first_alarm("repeated EB", 1000.0, stream),
+            "ADWIN": first_alarm("ADWIN", None, stream),
+            "DDM": first_alarm("DDM", None, stream),
+        }
+    return found
+
+
+def classifier(run: Run) -> Iterator[Claim]:
+    """Errors of a logistic regression on handwritten digits whose images get worse."""
+    n_rep = run.scale(smoke=2, quick=10, full=50)
+    tasks = [run.seed * 1000 + i for i in range(n_rep)]
+    found = run.cached("digits", lambda: run.map(classifier_task, tasks, "digits monitor"))
+    false = {"SR": 0, "DDM": 0, "ADWIN": 0}
+    for name in CORRUPTIONS:
+        sets = {
+            kind: summarise_delays([part[name][kind] for part in found], 600, 600)
+            for kind in ("SR", "EB", "ADWIN", "DDM")
+        }
+        before, after = np.mean([part[name]["rates"] for part in found], axis=0)
+        others = "; ".join(
+            f"{kind} {sets[kind].mean:.0f} ({described(sets[kind])})" for kind in ("EB", "DDM")
+        )
+        yield Claim(
+            f"digits-{name}",
+            f"Digits, {name}: composite SR needs at most a quarter of ADWIN's observations to "
+            f"notice that the error rate went from {before:.3f} to {after:.2f}",
+            measured(sets["SR"]),
+            AtMost(factor=0.25),
+            baseline=measured(sets["ADWIN"]),
+            baseline_name="river's ADWIN (default)",
+            note=f"SR: {described(sets['SR'])}. Also: {others}.",
+        )
+    for kind in false:
+        false[kind] = sum(
+            part[name][kind] is not None and part[name][kind] <= 600
+            for part in found
+            for name in ("noise",)
+        )
+    yield Claim(
+        "digits-false-alarms",
+        f"Digits: composite SR at 1/alpha = 1000 raises a false alarm in at most 1 of {n_rep} "
+        "streams of 600 clean images",
+        Measurement(false["SR"], "streams", repeats=n_rep),
+        AtMost(1.0),
+        baseline=Measurement(false["DDM"], "streams", repeats=n_rep),
+        baseline_name="river's DDM (default)",
+        note=f"ADWIN: {false['ADWIN']}. The clean part is the same for all three corruptions.",
+    )
+
+
+# 5. A series with an accepted answer.
+
+
+def nile_flow(run: Run) -> Iterator[Claim]:
+    """The flow of the Nile fell after 1898, when the Aswan dam was begun."""
+    data = nile()
+    years, volume = data["year"], data["volume"]
+    settings = [(s, r) for s in (120.0, 130.0, 140.0) for r in (5.0, 10.0, 20.0)]
+
+    def detect(sigma: float, rho: float) -> Any:
+        detector = ConfidenceSequenceDetector(cs.Gaussian(sigma, rho=rho), arl=100)
+        return detector.detect(volume)
+
+    results = [detect(*setting) for setting in settings]
+    alarms = [years[r.index - 1] if r.index is not None else math.inf for r in results]
+    exact = [r.change_interval == (28, 28) for r in results]
+    yield Claim(
+        "nile-alarm",
+        "Nile, 1/alpha = 100: for every sigma from 120 to 140 and rho from 5 to 20 the alarm comes "
+        "by 1915",
+        Measurement(max(alarms), "(latest alarm)", repeats=len(settings)),
+        Within(1905, 1915),
+        note="Alarms: "
+        + ", ".join(
+            f"{a:g} (sigma {s:g}, rho {r:g})" for a, (s, r) in zip(alarms, settings, strict=True)
+        ),
+    )
+    yield Claim(
+        "nile-interval",
+        "Nile: the two contradicting segments place the change exactly between 1898 and 1899",
+        Measurement(float(np.mean(exact)), "of the settings", repeats=len(settings)),
+        Equal(1.0),
+    )
+
+    def draw(figure: Any) -> None:
+        result = detect(130.0, 10.0)
+        ax = plot_detection(
+            volume, [result.detection], figure.subplots(), trace=result.trace, x=years
+        )
+        ax.set_xlabel("year")
+        ax.set_ylabel("flow (10⁸ m³)")
+
+    run.figure(
+        "nile",
+        draw,
+        "Annual flow of the Nile, with the intersection of all confidence sequences (sigma 130, "
+        "rho 10, 1/alpha = 100) until it is empty.",
+    )
+
+
+# 6. Any functional.
+
+TWO_POINT = 0.5 - 0.15865525393145707  # sup distance of N(0, 1) and fair signs: 1/2 - Phi(-1)
+
+
+def functional_stream(name: str, generator: np.random.Generator, before: int, n: int) -> Any:
+    """A stream in which one functional changes after `before` observations."""
+    if name == "distribution":
+        return np.concatenate([generator.normal(size=before), generator.choice([-1.0, 1.0], n)])
+    if name == "quantile":
+        return np.concatenate([generator.normal(size=before), 2.0 * generator.normal(size=n)])
+    if name == "regression":
+        x = generator.choice([-1.0, 1.0], before + n)
+        slope = np.where(np.arange(before + n) < before, 0.5, 1.0)
+        return np.stack([x, slope * x + generator.normal(0.0, 0.5, before + n)], axis=1)
+    if name == "two-sample":
+        x = generator.beta(4.0, 6.0, before + n)
+        y = np.concatenate([beta_stream(generator, 0.4, before), beta_stream(generator, 0.7, n)])
+        return np.stack([x, y], axis=1)
+    return generator.normal(size=before + n) + (np.arange(before + n) >= before)
+
+
+def functional_detector(name: str, arl: float) -> ConfidenceSequenceDetector:
+    """The detector for it."""
+    sequences = {
+        "distribution": lambda: cs.CDF(assume_iid=True),
+        "quantile": lambda: cs.Quantile(0.9, assume_iid=True),
+        "regression": lambda: cs.LinearRegression(sigma=0.5, bound=2.0, contrasts=[[1.0]]),
+        "two-sample": lambda: cs.TwoSampleMean(method="hoeffding"),
+        "mean": lambda: cs.Gaussian(sigma=1.0),
+    }
+    return ConfidenceSequenceDetector(sequences[name](), arl, history=0)
+
+
+def least_below(lengths: np.ndarray, bound: float) -> float:
+    """The least n whose length is below the bound."""
+    below = np.flatnonzero(lengths < bound)
+    return float(below[0]) + 1.0 if len(below) else math.inf
+
+
+def delay_bound(name: str, arl: float, before: int) -> float:
+    """U / (1 - alpha) of the delay theorem, from lengths that do not depend on the data."""
+    alpha = 1.0 / arl
+    n = np.arange(1, 20_001)
+    band = np.array([2.0 * dkw_half_width(float(m), math.log(arl)) for m in n])
+    if name == "distribution":
+        # Grid points lie a little off the place of the largest distance.
+        u = least_below(band, TWO_POINT - 0.02 - band[before - 1])
+    elif name == "quantile":
+        # A level x with F0(x) - band(before) >= p > F1(x) + band(n) separates the two.
+        from scipy.stats import norm
+
+        x = norm.ppf(0.9 + band[before - 1]) + 0.05
+        u = least_below(band, 0.9 - norm.cdf(x / 2.0))
+    elif name == "regression":
+        # x is ±1, so that V = 1 + n.
+        radius = 0.5 * np.sqrt(2.0 * math.log(arl) + np.log1p(n)) + 2.0
+        lengths = 2.0 * radius / np.sqrt(1.0 + n)
+        u = least_below(lengths, 0.5 - lengths[before - 1])
+    elif name == "two-sample":
+        lengths = diameters(cs.Hoeffding((-1.0, 1.0), alpha=alpha), 20_000)
+        u = least_below(lengths, 0.3 - lengths[before - 1])
+    else:
+        lengths = diameters(cs.Gaussian(1.0, alpha=alpha), 20_000)
+        u = least_below(lengths, 1.0 - lengths[before - 1])
+    return u / (1.0 - alpha)
+
+
+WORDS = {
+    "mean": ("the mean of Gaussian values", 2000),
+    "distribution": (
+        "the whole distribution (normal to fair signs, equal mean and variance)",
+        2000,
+    ),
+    "quantile": ("the .9 quantile (the scale doubles)", 6000),
+    "regression": ("a regression's slope", 2000),
+    "two-sample": ("the difference of two streams' means", 2000),
+}
+
+
+def functional_task(task: tuple[str, int, float, int, int]) -> list[int | None]:
+    """First alarms on streams in which one functional changes."""
+    name, before, arl, n_rep, seed = task
+    detector = functional_detector(name, arl)
+    generator = named_generator(seed, "functional", name)
+    return [
+        detector.detect(functional_stream(name, generator, before, 4000), trace=False).index
+        for _ in range(n_rep)
+    ]
+
+
+def functionals(run: Run) -> Iterator[Claim]:
+    """The bound of the delay theorem, for five functionals."""
+    n_rep = run.scale(smoke=4, quick=40, full=200)
+    arl = 1000.0
+    tasks = [(name, before, arl, n_rep, run.seed) for name, (_, before) in WORDS.items()]
+    alarms = run.cached("functionals", lambda: run.map(functional_task, tasks, "any functional"))
+    for task, part in zip(tasks, alarms, strict=True):
+        name, before = task[0], task[1]
+        words = WORDS[name][0]
+        estimate = summarise_delays(part, before, 4000)
+        bound = delay_bound(name, arl, before)
+        yield Claim(
+            f"functional-{name}",
+            f"A change of {words} is found, with a mean delay within the theorem's bound "
+            f"u/(1 - alpha) = {bound:.0f}",
+            measured(estimate),
+            AtMost(bound),
+            note=f"{before} observations before the change; {described(estimate)}.",
+        )
+
+    def silent() -> list[bool]:
+        generator = run.generator("equal means")
+        detector = ConfidenceSequenceDetector(cs.Gaussian(1.0), arl, history=0)
+        return [
+            detector.detect(
+                functional_stream("distribution", generator, 2000, 4000), trace=False
+            ).alarm
+            for _ in range(n_rep)
+        ]
+
+    heard = share(run.cached("equal means", silent))
+    yield Claim(
+        "functional-mean-silent",
+        "Where only the distribution changes and the mean does not, the detector for the mean "
+        "stays silent (at most 5 % of the streams)",
+        heard,
+        AtMost(0.05),
+    )
+
+
+# 7. Repeated sequences, CUSUM, SR: an order on every path.
+
+
+def pathwise_task(task: tuple[int, int, int]) -> list[int]:
+    """On the same bets: alarm times of the exact repeated sequence, CUSUM and SR."""
+    i, n, seed = task
+    generator = named_generator(seed, "pathwise", i)
+    mean = generator.uniform(0.2, 0.8)
+    shifted = float(np.clip(mean + generator.uniform(-0.4, 0.4), 0.05, 0.95))
+    half = n // 2
+    stream = np.concatenate(
+        [beta_stream(generator, mean, half), beta_stream(generator, shifted, n - half)]
+    )
+    detectors = (
+        ConfidenceSequenceDetector("betting", 50, engine="exact", history=0),
+        CompositeEDetector(50, kind="cusum", history=0),
+        CompositeEDetector(50, kind="sr", history=0),
+    )
+    return [detector.detect(stream, trace=False).index or n + 1 for detector in detectors]
+
+
+def pathwise(run: Run) -> Iterator[Claim]:
+    """A sum over starts is at least its maximum, so that SR alarms first on every stream."""
+    n_rep = run.scale(smoke=10, quick=200, full=2000)
+    tasks = [(i, 400, run.seed) for i in range(n_rep)]
+    times = run.cached("pathwise", lambda: run.map(pathwise_task, tasks, "order on every path"))
+    wrong = sum(not sr <= cusum <= repeated for repeated, cusum, sr in times)
+    yield Claim(
+        "pathwise",
+        "With the same bets SR alarms no later than CUSUM, and CUSUM no later than the repeated "
+        "sequence, on every stream",
+        Measurement(wrong, "streams against it", repeats=n_rep),
+        Equal(0.0),
+        note="All starts are kept (exact engine); a stream without an alarm counts as its length.",
+    )
+
+
+# 8. Few starts are enough.
+
+
+def engines(run: Run) -> Iterator[Claim]:
+    """The geometric engine beside the exact one."""
+    n_rep = run.scale(smoke=5, quick=100, full=500)
+    length = run.scale(smoke=20_000, quick=1_000_000, full=10_000_000)
+
+    def compute() -> dict[str, list[int | None]]:
+        found: dict[str, list[int | None]] = {}
+        for engine in ("geometric", "exact"):
+            generator = run.generator("engines")
+            detector = ConfidenceSequenceDetector(
+                cs.Gaussian(1.0), arl=1000, engine=engine, history=0
+            )
+            found[engine] = [
+                detector.detect(functional_stream("mean", generator, 1000, 1000), trace=False).index
+                for _ in range(n_rep)
+            ]
+        return found
+
+    alarms = run.cached("engines", compute)
+    geometric, exact = (summarise_delays(alarms[e], 1000, 1000) for e in ("geometric", "exact"))
+    yield Claim(
+        "engine-delay",
+        "Keeping O(log n) starts costs at most a tenth of the delay with all of them",
+        measured(geometric),
+        AtMost(factor=1.1),
+        baseline=measured(exact),
+        baseline_name="all starts",
+        paired_standard_error=paired(geometric, exact),
+    )
+
+    def active() -> int:
+        detector = ConfidenceSequenceDetector(cs.Gaussian(1.0), arl=1e12, history=0)
+        stream = run.generator("active").normal(size=length)
+        detector.update_many(stream)
+        return detector.n_active_
+
+    count = run.cached("active", active)
+    yield Claim(
+        "engine-active",
+        f"Fewer than 100 sequences are active after {length:,} observations",
+        Measurement(count, "sequences"),
+        AtMost(99),
+    )
+
+
+# 9. Where the change was.
+
+
+def place_task(task: tuple[int, float, int]) -> list[bool | None]:
+    """Whether the confidence set at the alarm, and later, holds the place of the change."""
+    i, level, seed = task
+    generator = named_generator(seed, "place", i)
+    change = int(generator.integers(40, 160))
+    stream = np.concatenate([generator.normal(size=change), generator.normal(1.5, 1.0, 200)])
+    sequence = cs.Gaussian(sigma=1.0, tune_at=50)
+    alarm = ConfidenceSequenceDetector(sequence, arl=1000, history=0).detect(stream).index
+    if alarm is None or alarm <= change:
+        return [None, None]
+    return [
+        bool(change in confidence_set(stream[:n], level, sequence))
+        for n in (alarm, min(alarm + 30, len(stream)))
+    ]
+
+
+def places(run: Run) -> Iterator[Claim]:
+    """The confidence set for the change point."""
+    n_rep = run.scale(smoke=6, quick=500, full=2000)
+    level = 0.9
+    tasks = [(i, level, run.seed) for i in range(n_rep)]
+    found = run.cached("places", lambda: run.map(place_task, tasks, "change-point sets"))
+    for which, words in enumerate(("at the alarm", "30 observations later")):
+        flags = [part[which] for part in found if part[which] is not None]
+        yield Claim(
+            f"place-{which}",
+            f"The {level:.0%} confidence set for the change point, taken {words}, holds it at "
+            "least that often",
+            share(flags),
+            AtLeast(level),
+        )
