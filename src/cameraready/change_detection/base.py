@@ -1,41 +1,25 @@
 """The interface every detector here has: river's, with a batch path and a state to save."""
 
-import copy
 import inspect
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence, describe
+from cameraready.change_detection.distribution import GridSequence
 from cameraready.change_detection.engine import Engine, Witness, decode_array, encode_array
 from cameraready.change_detection.localisation import change_interval, change_point
 from cameraready.common.checks import check_choice
 
-try:
-    from river.base import DriftDetector
-except ModuleNotFoundError:
-
-    class DriftDetector:  # type: ignore[no-redef]
-        """River's base class, for when river is not installed."""
-
-        def __init__(self) -> None:
-            self._drift_detected = False
-
-        def _reset(self) -> None:
-            self._drift_detected = False
-
-        @property
-        def drift_detected(self) -> bool:
-            """True after the update that raised an alarm, until the next one."""
-            return self._drift_detected
-
-        def clone(self) -> Self:
-            """A fresh detector with the same parameters."""
-            names = inspect.signature(type(self)).parameters
-            return type(self)(**{name: copy.deepcopy(getattr(self, name)) for name in names})
-
+if TYPE_CHECKING:
+    from cameraready.change_detection.drift_detector import DriftDetector
+else:
+    try:
+        from river.base import DriftDetector
+    except ModuleNotFoundError:
+        from cameraready.change_detection.drift_detector import DriftDetector
 
 __all__ = ["Detection", "DetectionResult", "SequentialDetector"]
 
@@ -102,6 +86,7 @@ class SequentialDetector(DriftDetector):
     Subclasses say how an observation looks (`sequence`) and make the engine of a cycle.
     """
 
+    arl: float
     on_range: str
     on_nan: str
     history: int
@@ -304,7 +289,7 @@ class SequentialDetector(DriftDetector):
             # The alarm is heard now, with the observation that made the beginning possible.
             self.n_ += len(seen) - taken
             self.alarms_[-1] = self.n_
-            self.detections_[-1] = Detection(**{**self.detections_[-1].__dict__, "index": self.n_})
+            self.detections_[-1] = replace(self.detections_[-1], index=self.n_)
             return len(part), trace
         more, rest = (
             self._advance(values[len(part) :], traced) if len(values) > missing else (0, trace[:0])
@@ -426,7 +411,7 @@ class SequentialDetector(DriftDetector):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere with identical alarms; JSON-able."""
-        grid = getattr(self._current, "grid", None)
+        grid = self._current.grid if isinstance(self._current, GridSequence) else None
         return {
             "format": 1,
             "settings": self.settings(),
@@ -438,7 +423,7 @@ class SequentialDetector(DriftDetector):
             "last": describe(self.detections_[-1]) if self._drift_detected else None,
             "past": encode_array(self._held()),
             "learning": encode_array(np.array(self._learning, dtype=float)),
-            "grid": None if grid is None else encode_array(np.asarray(grid, dtype=float)),
+            "grid": None if grid is None else encode_array(grid),
             "engine": None if self._engine_ is None else self._engine_.state(),
         }
 
@@ -463,11 +448,8 @@ class SequentialDetector(DriftDetector):
         self.reset()
         try:
             grid = state["grid"]
-            if grid is not None and not self.sequence.ready:
-                other = copy.copy(self.sequence)
-                other.grid = decode_array(grid)  # type: ignore[attr-defined]
-                other.reset()
-                self._current = other
+            if grid is not None and isinstance(self.sequence, GridSequence):
+                self._current = self.sequence.with_grid(decode_array(grid))
             if state["engine"] is not None:
                 self._engine_ = self._engine(self._current)
                 self._engine_.load(state["engine"])

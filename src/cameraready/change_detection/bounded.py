@@ -72,12 +72,8 @@ class Hoeffding(Bounded):
             for slope in slopes:
                 check_positive("lam", float(slope))
         self.lam = lam
+        self.kind = kernels.PREDICTABLE_HOEFFDING if lam is None else kernels.HOEFFDING
         super().__init__(range, alpha)
-
-    @property
-    def kind(self) -> int:  # ty: ignore[invalid-attribute-override]
-        """Linear with `lam`, else predictable."""
-        return kernels.PREDICTABLE_HOEFFDING if self.lam is None else kernels.HOEFFDING
 
     @override
     def parameters(self) -> np.ndarray:

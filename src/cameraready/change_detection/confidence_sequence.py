@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -78,7 +78,7 @@ class ConfidenceSequence:
         One minus the level. A detector sets it to ``1 / arl``.
     """
 
-    kind: ClassVar[int]
+    kind: int
     entries: int = 1  # numbers in one observation
     bounds: tuple[float, float] = (-math.inf, math.inf)  # of an observation
 
@@ -199,8 +199,8 @@ class ConfidenceSequence:
         self._state: np.ndarray | None = None
         self._seen: list[np.ndarray] = []
         self._active: ConfidenceSequence = self
-        self._lower = np.full(self.ends, -np.inf) if self.ready else None
-        self._upper = np.full(self.ends, np.inf) if self.ready else None
+        ends = self.ends if self.ready else 0
+        self._lower, self._upper = np.full(ends, -np.inf), np.full(ends, np.inf)
         self.n_ = 0
 
     def update(self, x: Any) -> Self:
@@ -241,7 +241,7 @@ class ConfidenceSequence:
 
     def interval(self) -> tuple[Any, Any]:
         """The running intersection: two floats, or two arrays for several coordinates."""
-        if self._lower is None or self._upper is None:
+        if not len(self._lower):
             return -math.inf, math.inf
         if self._lower.shape[0] == 1 and self.ends == 1:
             return float(self._lower[0]), float(self._upper[0])

@@ -22,13 +22,8 @@ from cameraready.common.checks import check_choice, check_greater
 
 __all__ = ["ConfidenceSequenceDetector"]
 
-NAMED = {
-    "bounded": EmpiricalBernstein,
-    "betting": Betting,
-    "hoeffding": Hoeffding,
-    "bernoulli": Bernoulli,
-    "poisson": Poisson,
-}
+BOUNDED = {"bounded": EmpiricalBernstein, "betting": Betting, "hoeffding": Hoeffding}
+COUNTS = {"bernoulli": Bernoulli, "poisson": Poisson}
 
 
 class ConfidenceSequenceDetector(SequentialDetector):
@@ -141,9 +136,11 @@ class ConfidenceSequenceDetector(SequentialDetector):
     def _observed(self) -> ConfidenceSequence:
         alpha = 1.0 / self.arl
         if isinstance(self.cs, str):
-            named = NAMED[check_choice("cs", self.cs, NAMED)]
-            bounded = self.cs in ("bounded", "betting", "hoeffding")
-            sequence = named(range=self.range, alpha=alpha) if bounded else named(alpha=alpha)
+            check_choice("cs", self.cs, (*BOUNDED, *COUNTS))
+            if self.cs in BOUNDED:
+                sequence = BOUNDED[self.cs](range=self.range, alpha=alpha)
+            else:
+                sequence = COUNTS[self.cs](alpha=alpha)
         elif isinstance(self.cs, ConfidenceSequence):
             sequence = self.cs.with_alpha(alpha)
         elif isinstance(self.cs, CustomConfidenceSequence):

@@ -12,12 +12,17 @@ from cameraready.change_detection.confidence_sequence import ConfidenceSequence,
 __all__ = ["CDF", "GridSequence", "Quantile"]
 
 
+# How far a learned grid goes beyond the observations, in units of their spread: a change, or a
+# quantile far out, may lie where none was seen.
+REACH = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+
+
 class GridSequence(ConfidenceSequence):
     """A sequence that counts observations below the points of a grid.
 
-    The grid holds quantiles of the first `window` observations unless it is given; until it is
-    known the set is everything. The band holds at all points of the line at once, so that it does
-    not matter that the grid was read from the data.
+    The grid holds quantiles of the first `window` observations, and points beyond them, unless it
+    is given; until it is known the set is everything. The band holds at all points of the line at
+    once, so that it does not matter that the grid was read from the data.
 
     Parameters
     ----------
@@ -75,9 +80,24 @@ class GridSequence(ConfidenceSequence):
     def learned(self, observations: np.ndarray) -> Self:
         if self.ready:
             return self
-        levels = np.arange(1, self.points + 1) / (self.points + 1)
+        reach = np.array(REACH[: max(0, (self.points - 4) // 2)])
+        inner = self.points - 2 * len(reach)
+        levels = np.arange(1, inner + 1) / (inner + 1)
+        low, high = observations.min(), observations.max()
+        spread = high - low
+        values = np.concatenate(
+            [
+                low - spread * reach,
+                np.quantile(observations, levels, method="inverted_cdf"),
+                high + spread * reach,
+            ]
+        )
+        return self.with_grid(np.unique(values))
+
+    def with_grid(self, grid: np.ndarray) -> Self:
+        """A fresh copy with this grid."""
         other = self.with_alpha(self.alpha)
-        other.grid = np.unique(np.quantile(observations, levels, method="inverted_cdf"))
+        other.grid = grid
         other.reset()
         return other
 
@@ -116,8 +136,6 @@ class CDF(GridSequence):
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """The running band: two arrays with an entry a grid point."""
-        if self._lower is None or self._upper is None:
-            return np.zeros(0), np.ones(0)
         return self._lower.copy(), self._upper.copy()
 
     @override

@@ -143,7 +143,7 @@ class MultiStream:
         self.on_nan = on_nan
         share = n_streams if guarantee == "all" else 1
         single = detector.clone()
-        single.arl = detector.arl * share  # type: ignore[attr-defined]
+        single.arl = detector.arl * share
         single._start()
         engine = single._engine_
         plain = type(engine) is RepeatedEngine and engine.engine != 0 and single.sequence.ends == 1
@@ -208,7 +208,7 @@ class MultiStream:
                 alarms,
             )
         else:
-            self._reserve(len(xs))
+            self._reserve(single, len(xs))
             advance_streams(
                 single.kind,
                 single.engine,
@@ -254,8 +254,8 @@ class MultiStream:
             raise type(error)(f"stream {s}: {error}", error.index, error.value)
         return xs
 
-    def _reserve(self, incoming: int) -> None:
-        single, arrays = self._single, self._arrays
+    def _reserve(self, single: RepeatedEngine, incoming: int) -> None:
+        arrays = self._arrays
         slots = arrays["order"].shape[1]
         needed = slots_needed(single.engine, single.settings, self.n_, self.n_, incoming)
         if needed > slots:

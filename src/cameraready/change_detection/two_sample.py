@@ -18,14 +18,16 @@ METHODS = {"bounded": EmpiricalBernstein, "betting": Betting, "hoeffding": Hoeff
 
 
 class TwoSampleMean(ConfidenceSequence):
-    """E[x] - E[y] from pairs (x, y), by a sequence for bounded means on x - y.
+    """E[x] - E[y] from pairs (x, y), by a sequence for the mean of x - y.
 
     Parameters
     ----------
     range : tuple of float
-        Ends of the interval that holds every x and every y.
-    method : {"bounded", "betting", "hoeffding"}
-        The sequence for the mean of x - y.
+        Ends of the interval that holds every x and every y; of no account where `method` is a
+        sequence.
+    method : {"bounded", "betting", "hoeffding"} or ConfidenceSequence
+        The sequence for x - y; one of your own choice brings its own assumptions, as
+        ``cs.Gaussian(sigma)``.
     alpha : float
         One minus the level.
 
@@ -41,24 +43,31 @@ class TwoSampleMean(ConfidenceSequence):
     def __init__(
         self,
         range: tuple[float, float] = (0.0, 1.0),
-        method: str = "bounded",
+        method: str | ConfidenceSequence = "bounded",
         alpha: float = 0.05,
     ) -> None:
         self.range = check_interval("range", range)
-        self.method = check_choice("method", method, METHODS)
-        self.bounds = self.range
+        self.method = method
+        if not isinstance(method, ConfidenceSequence):
+            check_choice("method", method, METHODS)
+            self.bounds = self.range
+        elif method.entries != 1 or method.ends != 1 or not method.ready:
+            raise ValueError("method must be a confidence sequence for single numbers")
         super().__init__(alpha)
+        self.kind = self.difference.kind
 
     @property
     def difference(self) -> ConfidenceSequence:
         """The sequence for the mean of x - y."""
+        if isinstance(self.method, ConfidenceSequence):
+            return self.method.with_alpha(self.alpha)
         width = self.range[1] - self.range[0]
         return METHODS[self.method](range=(-width, width), alpha=self.alpha)
 
-    @property
-    def kind(self) -> int:  # ty: ignore[invalid-attribute-override]
-        """That of the sequence for the difference."""
-        return self.difference.kind
+    @override
+    def check(self, observations: np.ndarray) -> np.ndarray:
+        fault = super().check(observations)
+        return np.maximum(fault, self.difference.check(self.transform(observations)))
 
     @override
     def parameters(self) -> np.ndarray:

@@ -39,6 +39,7 @@ class VectorMean(ConfidenceSequence):
         self.coordinate = coordinate
         self.dimension = dimension
         self.entries = dimension
+        self.kind = kernels.VECTOR + coordinate.kind
         self.bounds = coordinate.bounds
         super().__init__(alpha)
 
@@ -46,11 +47,6 @@ class VectorMean(ConfidenceSequence):
     @override
     def ends(self) -> int:
         return self.dimension
-
-    @property
-    def kind(self) -> int:  # ty: ignore[invalid-attribute-override]
-        """The coordinates' kind, as a vector's."""
-        return kernels.VECTOR + self.coordinate.kind
 
     def _share(self) -> ConfidenceSequence:
         return self.coordinate.with_alpha(self.alpha / self.dimension)
