@@ -97,6 +97,7 @@ class SequentialDetector(DriftDetector):
         if isinstance(self.history, bool) or not isinstance(self.history, int) or self.history < 0:
             raise ValueError(f"history must be a whole number from 0 on, not {self.history!r}")
         self.sequence: ConfidenceSequence = self._observed()
+        self._single = self.sequence.entries == 1
         self._one = np.empty((1, 1))
         self.reset()
 
@@ -146,15 +147,23 @@ class SequentialDetector(DriftDetector):
         ValueError
             If its shape does not fit.
         """
-        if self.sequence.entries == 1 and isinstance(x, (int, float)) and self.sequence.accepts(x):
-            values = self._one
-            values[0, 0] = x
-        else:
-            values = self._take_in([x], self.n_)
+        quick = isinstance(x, (int, float)) and self._single and self.sequence.accepts(x)
+        values = self._one if quick else self._take_in([x], self.n_)
         if self._drift_detected:
             self._begin_cycle()
         self._batch = None
-        if len(values):
+        engine = self._engine_
+        if quick and engine is not None:
+            # The same as `_advance`, without what only pays off for many values.
+            values[0, 0] = x
+            engine.advance(values, NO_TRACE)
+            self.n_ += 1
+            self._past.append(x)
+            if engine.alarmed:
+                self._alarm()
+        elif len(values):
+            if quick:
+                values[0, 0] = x
             self._advance(values, False)
 
     def update_many(self, array: Any) -> list[int]:

@@ -33,6 +33,7 @@ __all__ = ["FRACTIONS", "CellEngine", "RepeatedCellEngine", "bets", "cut"]
 
 FRACTIONS = (0.03, 0.06, 0.12, 0.25, 0.5, 0.9)
 TINY = 1e-300
+NO_SPANS = np.empty((0, 2), np.int64)
 KINDS = {"sr": 0, "cusum": 1}
 FIXED = 2  # one test begun with the first observation: the betting confidence sequence itself
 # Entries of a cell's record of its rejection.
@@ -136,14 +137,15 @@ def conclude(direction, counters, span, records):
 
 @compiled
 def advance_e_detector(
-    xs, table, kind, threshold, direction, wealth, counters, span, records, trace
+    xs, low, width, table, kind, threshold, direction, wealth, counters, span, records, trace
 ):
     """Shiryaev-Roberts M = (1 + M) E or CUSUM M = max(1, M) E for every bet of every cell.
 
     Parameters
     ----------
     xs : float64 array, (observations,)
-        In [0, 1].
+    low, width : float
+        What the cells' 0 stands for, and the length that their 1 does.
     table : float64 array, (2, bets, cells)
         From `bets`.
     kind : int
@@ -167,7 +169,7 @@ def advance_e_detector(
     half = count // 2
     totals, upper_share = np.empty(table.shape[2]), np.empty(table.shape[2])
     for i in range(xs.shape[0]):
-        x = xs[i]
+        x = (xs[i] - low) / width
         counters[TIME] += 1
         if counters[ACTIVE] == 0:
             wealth[:] = 0.0 if kind == 0 else 1.0
@@ -207,7 +209,20 @@ def advance_e_detector(
 
 @compiled
 def advance_repeated(
-    xs, table, engine, threshold, settings, order, starts, wealth, counters, span, records, trace
+    xs,
+    low,
+    width,
+    table,
+    engine,
+    threshold,
+    settings,
+    order,
+    starts,
+    wealth,
+    counters,
+    span,
+    records,
+    trace,
 ):
     """The repeated betting confidence sequence: a wealth for every start that is kept.
 
@@ -220,7 +235,7 @@ def advance_repeated(
     half = count // 2
     totals, upper_share = np.empty(table.shape[2]), np.empty(table.shape[2])
     for i in range(xs.shape[0]):
-        x = xs[i]
+        x = (xs[i] - low) / width
         counters[TIME] += 1
         now = counters[TIME]
         slot = order[counters[ACTIVE]]
@@ -292,9 +307,6 @@ class _Cells(Engine):
         upper = np.where(standing, self.cells[np.maximum(last, 1) - 1, 1], low)
         return self.low + self.width * np.stack([lower, upper], axis=1)
 
-    def _scaled(self, observations: np.ndarray) -> np.ndarray:
-        return (observations[:, 0] - self.low) / self.width
-
     @property
     def ends(self) -> np.ndarray:
         """Ends of the standing cells; once none stands, those of the contradicting evidence."""
@@ -351,7 +363,9 @@ class CellEngine(_Cells):
 
     def _advance(self, observations: np.ndarray, spans: np.ndarray) -> int:
         return advance_e_detector(
-            self._scaled(observations),
+            observations[:, 0],
+            self.low,
+            self.width,
             self.table,
             self.kind,
             self.threshold,
@@ -365,10 +379,11 @@ class CellEngine(_Cells):
 
     @override
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:
+        if not len(trace):
+            return self._advance(observations, NO_SPANS)
         spans = np.empty((len(trace), 2), np.int64)
         taken = self._advance(observations, spans)
-        if len(trace):
-            trace[:taken, :, 0] = self._ends_of(spans[:taken])
+        trace[:taken, :, 0] = self._ends_of(spans[:taken])
         return taken
 
     def intervals(self, observations: np.ndarray) -> np.ndarray:
@@ -417,7 +432,9 @@ class RepeatedCellEngine(_Cells):
             self.wealth = grown(self.wealth, size)
         spans = np.empty((len(trace), 2), np.int64)
         taken = advance_repeated(
-            self._scaled(observations),
+            observations[:, 0],
+            self.low,
+            self.width,
             self.table,
             self.engine,
             self.threshold,

@@ -61,7 +61,7 @@ def advance_streams(
 
 @numba.njit(cache=True, parallel=True, error_model="numpy")
 def advance_cell_streams(
-    xs, table, kind, threshold, direction, wealth, counters, span, records, alarms
+    xs, low, width, table, kind, threshold, direction, wealth, counters, span, records, alarms
 ):
     """`cells.advance_e_detector` for xs, (times, streams); NaN is no observation."""
     for s in numba.prange(xs.shape[1]):
@@ -75,6 +75,8 @@ def advance_cell_streams(
                 records[s] = 0
             advance_e_detector(
                 xs[t, s : s + 1],
+                low,
+                width,
                 table,
                 kind,
                 threshold,
@@ -196,7 +198,9 @@ class MultiStream:
         single, arrays = self._single, self._arrays
         if isinstance(single, CellEngine):
             advance_cell_streams(
-                (xs - single.low) / single.width,
+                xs,
+                single.low,
+                single.width,
                 single.table,
                 single.kind,
                 single.threshold,

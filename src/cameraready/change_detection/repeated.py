@@ -295,6 +295,8 @@ class RepeatedEngine(Engine):
         self.witnesses = np.zeros((4, known.shape[1]), np.int64)
 
     def _reserve(self, incoming: int) -> None:
+        if self.active + incoming <= len(self.order):
+            return
         needed = slots_needed(self.engine, self.settings, self.active, self.time, incoming)
         if needed > len(self.order):
             size = max(needed, 2 * len(self.order))
