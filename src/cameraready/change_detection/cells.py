@@ -424,13 +424,16 @@ class RepeatedCellEngine(_Cells):
 
     @override
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:
-        needed = slots_needed(self.engine, self.settings, self.active, self.time, len(observations))
+        incoming = len(observations)
+        needed = self.active + incoming
+        if needed > len(self.order):
+            needed = slots_needed(self.engine, self.settings, self.active, self.time, incoming)
         if needed > len(self.order):
             size = max(needed, 2 * len(self.order))
             self.order = grown_order(self.order, size)
             self.starts = grown(self.starts, size)
             self.wealth = grown(self.wealth, size)
-        spans = np.empty((len(trace), 2), np.int64)
+        spans = np.empty((len(trace), 2), np.int64) if len(trace) else NO_SPANS
         taken = advance_repeated(
             observations[:, 0],
             self.low,
