@@ -210,7 +210,7 @@ class Run:
         name: str,
         draw: "Callable[[Figure], object]",
         caption: str,
-        size: tuple[float, float] = (7, 4),
+        size: tuple[float, float] = (5.8, 3.6),
     ) -> None:
         """Draw a figure, once for a light page and once for a dark one.
 
