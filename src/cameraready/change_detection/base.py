@@ -9,7 +9,13 @@ import numpy as np
 
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence, describe
 from cameraready.change_detection.distribution import GridSequence
-from cameraready.change_detection.engine import Engine, Witness, decode_array, encode_array
+from cameraready.change_detection.engine import (
+    Engine,
+    Witness,
+    decode_array,
+    encode_array,
+    known_ends,
+)
 from cameraready.change_detection.localisation import change_interval, change_point
 from cameraready.common.checks import check_choice
 
@@ -21,9 +27,10 @@ else:
     except ModuleNotFoundError:
         from cameraready.change_detection.drift_detector import DriftDetector
 
-__all__ = ["Detection", "DetectionResult", "SequentialDetector"]
+__all__ = ["Detection", "DetectionResult", "Numbers", "SequentialDetector"]
 
 NO_TRACE = np.empty((0, 2, 0))
+FIRST_PART = 256
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,7 @@ class SequentialDetector(DriftDetector):
     """
 
     arl: float
+    theta0: Any = None
     on_range: str
     on_nan: str
     history: int
@@ -145,41 +153,54 @@ class SequentialDetector(DriftDetector):
         RangeError
             If it is not finite or out of range (see `on_nan`, `on_range`); nothing has changed.
         ValueError
-            If its shape does not fit.
+            If its shape does not fit; nothing has changed.
         """
-        quick = isinstance(x, (int, float)) and self._single and self.sequence.accepts(x)
-        values = self._one if quick else self._take_in([x], self.n_)
-        if self._drift_detected:
-            self._begin_cycle()
-        self._batch = None
-        engine = self._engine_
-        if quick and engine is not None:
-            # The same as `_advance`, without what only pays off for many values.
+        if isinstance(x, (int, float)) and self._single and self.sequence.accepts(x):
+            values, skipped = self._one, 0
             values[0, 0] = x
-            engine.advance(values, NO_TRACE)
-            self.n_ += 1
-            self._past.append(x)
-            if engine.alarmed:
-                self._alarm()
-        elif len(values):
-            if quick:
-                values[0, 0] = x
-            self._advance(values, False)
+        else:
+            values, kept = self._take_in([x], self.n_ + self.n_skipped_)
+            skipped = 0 if kept is None else 1 - len(kept)
+        before = dict(self.__dict__) if self._drift_detected else None
+        try:
+            if before is not None:
+                self._begin_cycle()
+            engine = self._engine_
+            if engine is not None and self._single and not skipped:
+                # The same as `_advance`, without what only pays off for many values.
+                engine.advance(values, NO_TRACE)
+                self.n_ += 1
+                self._past.append(float(values[0, 0]))
+                if engine.alarmed:
+                    self._alarm()
+            elif not skipped:
+                self._advance(values, False)
+        except Exception:
+            if before is not None:
+                self.__dict__.update(before)
+            raise
+        self.n_skipped_ += skipped
+        self._batch = None
 
     def update_many(self, array: Any) -> list[int]:
         """Take observations in one after the other; where alarms were raised, counted from 1.
 
         The same as `update` on each, and fast.
         """
-        values = self._take_in(array, self.n_)
+        values, kept = self._take_in(array, self.n_ + self.n_skipped_)
+        self.n_skipped_ += 0 if kept is None else len(array) - len(kept)
         self._batch = None
-        before = len(self.alarms_)
+        alarms = len(self.alarms_)
+        if self._drift_detected and len(array):
+            self._begin_cycle()
         taken = 0
         while taken < len(values):
             if self._drift_detected:
                 self._begin_cycle()
-            taken += self._advance(values[taken:], False)[0]
-        return self.alarms_[before:]
+            taken += self._run(values[taken:], False)[0]
+        if kept is not None and len(kept) and kept[-1] + 1 < len(array) and self._drift_detected:
+            self._begin_cycle()
+        return self.alarms_[alarms:]
 
     def detect(self, array: Any, trace: bool = True) -> DetectionResult:
         """One cycle over an array, from a fresh start to the first alarm.
@@ -195,9 +216,13 @@ class SequentialDetector(DriftDetector):
         RangeError, ValueError
             As `update`.
         """
+        values, kept = self._take_in(array, 0)
         self.reset()
-        values = self._take_in(array, 0)
-        taken, traced = self._advance(values, trace)
+        taken, traced = self._run(values, trace)
+        if kept is not None:
+            self.n_skipped_ = len(array) - len(kept)
+            if self._drift_detected:
+                self.n_skipped_ = int(kept[taken - 1]) + 1 - taken
         self._batch = values[:taken]
         lower, upper = traced[:, 0], traced[:, 1]
         if self._current.ends == 1:
@@ -228,44 +253,62 @@ class SequentialDetector(DriftDetector):
             Change points. `alarms_` and `detections_` tell the rest.
         """
         check_choice("restart", restart, ("after_alarm", "at_change"))
+        values, kept = self._take_in(array, 0)
         self.reset()
-        values = self._take_in(array, 0)
+        self.n_skipped_ = 0 if kept is None else len(array) - len(kept)
         while self.n_ < len(values):
             if self._drift_detected:
                 if restart == "at_change" and self.change_point_ is not None:
                     # Never behind the last start, so that every cycle moves on.
                     self.n_ = max(self.change_point_, self._offset + 1)
                 self._begin_cycle()
-            self._advance(values[self.n_ :], False)
+            self._run(values[self.n_ :], False)
         return [
             detection.index if detection.change_point is None else detection.change_point
             for detection in self.detections_
         ]
 
-    def _take_in(self, array: Any, before: int) -> np.ndarray:
-        """Checked observations; what `on_range` and `on_nan` say is clipped or left out."""
+    def _take_in(self, array: Any, before: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Checked observations, clipped or left out as `on_range` and `on_nan` say.
+
+        The second result is None, or the places of those that are kept if any is left out.
+        """
         sequence = self.sequence
         values = sequence.observations(array)
         fault = sequence.check(values)
-        if fault.any():
-            clipped = (fault == 2) & (self.on_range == "clip")
-            skipped = ((fault == 1) & (self.on_nan == "skip")) | (
-                (fault >= 2) & (self.on_range == "skip")
-            )
-            wrong = np.flatnonzero((fault > 0) & ~clipped & ~skipped)
-            if len(wrong):
-                first = int(wrong[0])
-                raise sequence.complaint(
-                    values[first], int(fault[first]), before + self.n_skipped_ + first + 1
-                )
-            if clipped.any():
-                values = np.clip(values, *sequence.bounds)
-            values = values[~skipped]
-            self.n_skipped_ += int(skipped.sum())
-        return values
+        if not fault.any():
+            return values, None
+        clipped = (fault == 2) & (self.on_range == "clip")
+        skipped = ((fault == 1) & (self.on_nan == "skip")) | (
+            (fault >= 2) & (self.on_range == "skip")
+        )
+        wrong = np.flatnonzero((fault > 0) & ~clipped & ~skipped)
+        if len(wrong):
+            first = int(wrong[0])
+            raise sequence.complaint(values[first], int(fault[first]), before + first + 1)
+        if clipped.any():
+            values = np.clip(values, *sequence.bounds)
+        return (values[~skipped], np.flatnonzero(~skipped)) if skipped.any() else (values, None)
+
+    def _run(self, values: np.ndarray, traced: bool) -> tuple[int, np.ndarray]:
+        """Take observations in until an alarm; how many were taken, and the trace.
+
+        In parts of growing length, so that an early alarm has not prepared all of the rest.
+        """
+        taken, size = 0, FIRST_PART
+        traces: list[np.ndarray] = []
+        while taken < len(values) and not self._drift_detected:
+            learning = self._engine_ is None
+            part, trace = self._advance(values[taken : taken + size], traced)
+            # Once a sequence has learned what it needs, the trace begins with what it learned from.
+            traces = [trace] if learning and self._engine_ is not None else [*traces, trace]
+            taken, size = taken + part, 2 * size
+        if not traced:
+            return taken, NO_TRACE
+        return taken, np.concatenate(traces) if traces else np.empty((0, 2, self._current.ends))
 
     def _advance(self, values: np.ndarray, traced: bool) -> tuple[int, np.ndarray]:
-        """Take observations in until an alarm; how many were taken, and the trace."""
+        """One part of `_run`."""
         sequence = self._current
         if self._engine_ is None:
             return self._learn(values, traced)
@@ -274,7 +317,7 @@ class SequentialDetector(DriftDetector):
         self.n_ += taken
         if self.history:
             latest = values[max(0, taken - self.history) : taken]
-            self._past.extend(latest[:, 0].tolist() if latest.shape[1] == 1 else latest.copy())
+            self._past.extend(latest[:, 0].tolist() if self._single else latest.copy())
         if self._engine_.alarmed:
             self._alarm()
         return taken, trace[:taken]
@@ -299,11 +342,7 @@ class SequentialDetector(DriftDetector):
             self.n_ += len(seen) - taken
             self.alarms_[-1] = self.n_
             self.detections_[-1] = replace(self.detections_[-1], index=self.n_)
-            return len(part), trace
-        more, rest = (
-            self._advance(values[len(part) :], traced) if len(values) > missing else (0, trace[:0])
-        )
-        return len(part) + more, np.concatenate([trace, rest])
+        return len(part), trace
 
     def _alarm(self) -> None:
         self._drift_detected = True
@@ -311,8 +350,13 @@ class SequentialDetector(DriftDetector):
         self.detections_.append(self._locate())
 
     def _held(self) -> np.ndarray:
-        """The observations of this cycle still held, (n, entries)."""
-        return np.array(self._past, dtype=float).reshape(len(self._past), self.sequence.entries)
+        """The observations still held of this cycle, (n, entries).
+
+        A change the way that is not watched begins it anew without an alarm.
+        """
+        begun = self._offset + (self._engine_.begun if self._engine_ else 0)
+        past = np.array(self._past, dtype=float).reshape(len(self._past), self.sequence.entries)
+        return past[max(0, len(past) - (self.n_ - begun)) :]
 
     def _locate(self) -> Detection:
         """What can be said of the change, from the witnesses and the observations still held."""
@@ -320,18 +364,18 @@ class SequentialDetector(DriftDetector):
         past = self._held()
         held = self.n_ - len(past)  # observations before the first one held
         point = before = after = None
-        if len(past) >= 2:
-            earliest = held
-            if witness is not None:
-                starts = [start for start, _ in witness if start > 0]
-                earliest = max(held, min(starts, default=held + 1) - 1)
-            window = past[earliest - held :]
-            if len(window) >= 2:
-                coordinate = self._engine_.coordinate if self._engine_ else 0
-                k = change_point(self._current.series(window, coordinate))
-                point = earliest + k
-                before = self._current.estimate(window[:k])
-                after = self._current.estimate(window[k:])
+        earliest = held
+        if witness is not None and witness[0] != witness[1]:
+            starts = [start for start, _ in witness]
+            # An end that was known beforehand has no segment: the change may be anywhere.
+            earliest = max(held, min(starts) - 1) if min(starts) > 0 else held
+        window = past[earliest - held :]
+        if len(window) >= 2:
+            coordinate = self._engine_.coordinate if self._engine_ else 0
+            k = change_point(self._current.series(window, coordinate))
+            point = earliest + k
+            before = self._current.estimate(window[:k])
+            after = self._current.estimate(window[k:])
         direction = None
         if isinstance(before, float) and isinstance(after, float) and before != after:
             direction = "up" if after > before else "down"
@@ -365,7 +409,8 @@ class SequentialDetector(DriftDetector):
     @property
     def estimate_(self) -> Any:
         """A plain estimate of the parameter from the observations of this cycle still held."""
-        return self._current.estimate(self._held()) if self._past else None
+        held = self._held()
+        return self._current.estimate(held) if len(held) else None
 
     @property
     def witness_(self) -> Witness | None:
@@ -405,6 +450,11 @@ class SequentialDetector(DriftDetector):
                 "confidence_set needs the observations up to an alarm: call detect(array) first"
             )
         sequence = self._current
+        if isinstance(sequence, Numbers):
+            raise ValueError(
+                "this detector estimates nothing: call the function confidence_set(array, level, "
+                "cs) with a confidence sequence"
+            )
         values = self._batch[:, 0] if sequence.entries == 1 else self._batch
         return confidence_set(values, level, sequence)
 
@@ -412,15 +462,18 @@ class SequentialDetector(DriftDetector):
 
     def settings(self) -> dict[str, Any]:
         """The detector's configuration, as JSON holds it."""
-        names = inspect.signature(type(self)).parameters
-        return {
-            "detector": type(self).__name__,
-            **{name: describe(getattr(self, name)) for name in names},
+        settings = {
+            name: describe(getattr(self, name)) for name in inspect.signature(type(self)).parameters
         }
+        if settings.get("theta0") is not None:
+            settings["theta0"] = known_ends(self.theta0, self.sequence.ends).tolist()
+        return {"detector": type(self).__name__, **settings}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere with identical alarms; JSON-able."""
         grid = self._current.grid if isinstance(self._current, GridSequence) else None
+        past = np.array(self._past, dtype=float).reshape(len(self._past), self.sequence.entries)
+        learning = np.array(self._learning, dtype=float)
         return {
             "format": 1,
             "settings": self.settings(),
@@ -429,9 +482,9 @@ class SequentialDetector(DriftDetector):
             "offset": self._offset,
             "drift_detected": self._drift_detected,
             "alarms": list(self.alarms_),
-            "last": describe(self.detections_[-1]) if self._drift_detected else None,
-            "past": encode_array(self._held()),
-            "learning": encode_array(np.array(self._learning, dtype=float)),
+            "detections": [describe(detection) for detection in self.detections_],
+            "past": encode_array(past),
+            "learning": encode_array(learning.reshape(len(learning), self.sequence.entries)),
             "grid": None if grid is None else encode_array(grid),
             "engine": None if self._engine_ is None else self._engine_.state(),
         }
@@ -442,11 +495,13 @@ class SequentialDetector(DriftDetector):
         Raises
         ------
         ValueError
-            If the state is of another configuration (the differing fields are named) or damaged.
+            If the state is of another configuration (the differing fields are named; nothing has
+            changed) or damaged (the detector is as if new).
         """
-        if not isinstance(state, dict) or state.get("format") != 1 or "settings" not in state:
-            raise ValueError("state is not one that a detector's state_dict() wrote")
-        mine, theirs = self.settings(), state["settings"]
+        theirs = state.get("settings") if isinstance(state, dict) else None
+        if not isinstance(theirs, dict) or state.get("format") != 1:
+            raise ValueError("the state is damaged: it is not one that state_dict() wrote")
+        mine = self.settings()
         differing = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
         if differing:
             listed = ", ".join(
@@ -456,24 +511,39 @@ class SequentialDetector(DriftDetector):
             raise ValueError(f"the state is of another configuration; it differs in {listed}")
         self.reset()
         try:
-            grid = state["grid"]
-            if grid is not None and isinstance(self.sequence, GridSequence):
-                self._current = self.sequence.with_grid(decode_array(grid))
-            if state["engine"] is not None:
-                self._engine_ = self._engine(self._current)
-                self._engine_.load(state["engine"])
-            past = decode_array(state["past"])
-            self._past.extend(past[:, 0].tolist() if past.shape[1] == 1 else past)
-            self._learning = list(decode_array(state["learning"]))
-            self.n_, self.n_skipped_ = int(state["n"]), int(state["n_skipped"])
-            self._offset = int(state["offset"])
-            self._drift_detected = bool(state["drift_detected"])
-            self.alarms_ = [int(index) for index in state["alarms"]]
-            if state["last"] is not None:
-                self.detections_.append(_detection(state["last"]))
-        except (KeyError, TypeError, IndexError) as error:
+            self._load(state)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             self.reset()
-            raise ValueError(f"the state is damaged: {error!r}") from error
+            raise ValueError(f"the state is damaged: {error}") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
+        if state["grid"] is not None and isinstance(self.sequence, GridSequence):
+            self._current = self.sequence.with_grid(decode_array(state["grid"]))
+        if (state["engine"] is not None) != self._current.ready:
+            raise ValueError("it does not say how far the cycle is")
+        if state["engine"] is not None:
+            self._engine_ = self._engine(self._current)
+            self._engine_.load(state["engine"])
+        past, learning = (
+            decode_array(state[name]).reshape(-1, self.sequence.entries)
+            for name in ("past", "learning")
+        )
+        self._past.extend(past[:, 0].tolist() if self._single else past)
+        self._learning = list(learning)
+        self.n_, self.n_skipped_ = int(state["n"]), int(state["n_skipped"])
+        self._offset = int(state["offset"])
+        self._drift_detected = bool(state["drift_detected"])
+        self.alarms_ = [int(index) for index in state["alarms"]]
+        self.detections_ = [_detection(saved) for saved in state["detections"]]
+        time = self._engine_.time if self._engine_ else len(learning)
+        if self._offset < 0 or self.n_ != self._offset + time or self.n_skipped_ < 0:
+            raise ValueError("its counts contradict each other")
+        if self._drift_detected and not self.detections_:
+            raise ValueError("it has an alarm but no detection")
+
+
+class Numbers(ConfidenceSequence):
+    """Stands where no interval is estimated: single numbers, whose mean locates a change."""
 
 
 def _detection(saved: dict[str, Any]) -> Detection:
@@ -481,9 +551,9 @@ def _detection(saved: dict[str, Any]) -> Detection:
     witness, interval = saved["witness"], saved["change_interval"]
     values = {name: saved[name] for name in ("before", "after")}
     return Detection(
-        saved["index"],
+        int(saved["index"]),
         saved["change_point"],
-        None if interval is None else (interval[0], interval[1]),
+        None if interval is None else (int(interval[0]), int(interval[1])),
         None if witness is None else (tuple(witness[0]), tuple(witness[1])),
         **{k: np.array(v) if isinstance(v, list) else v for k, v in values.items()},
         direction=saved["direction"],

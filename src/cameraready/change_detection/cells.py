@@ -12,6 +12,8 @@ rejects a cell when one of them reaches 1/alpha; the *e-detector* sums (Shiryaev
 the maximum (CUSUM) over all starts by a recursion. A cell rejected once is never looked at again.
 """
 
+from typing import ClassVar
+
 import numpy as np
 from typing_extensions import override
 
@@ -19,6 +21,8 @@ from cameraready.change_detection.compiled import compiled
 from cameraready.change_detection.engine import (
     ACTIVE,
     ALARM,
+    BEGUN,
+    COUNTERS,
     FIRST_CAPACITY,
     RESTARTS,
     TIME,
@@ -26,6 +30,7 @@ from cameraready.change_detection.engine import (
     Witness,
     grown,
     grown_order,
+    slots_fit,
 )
 from cameraready.change_detection.repeated import prune_geometric, prune_window, slots_needed
 
@@ -118,6 +123,7 @@ def goes_up(records):
 def begin_cells(counters, span, records):
     """Let every cell stand again."""
     counters[ACTIVE] = 0
+    counters[BEGUN] = counters[TIME]
     span[0], span[1] = 0, records.shape[1]
     records[:] = 0
 
@@ -294,9 +300,14 @@ class _Cells(Engine):
         self.cells = cells
         self.table = bets(cells, np.array(fractions))
         self.threshold = self.table.shape[1] / alpha
-        self.counters = np.zeros(5, np.int64)
+        self.counters = np.zeros(COUNTERS, np.int64)
         self.span = np.array([0, len(cells)])
         self.records = np.zeros((3, len(cells)), np.int64)
+
+    @override
+    def consistent(self) -> bool:
+        first, last = self.span.tolist()
+        return super().consistent() and 0 <= first <= last <= len(self.cells)
 
     def _ends_of(self, spans: np.ndarray) -> np.ndarray:
         """Ends of the cells from the first to the last that stand, (n, 2)."""
@@ -406,6 +417,7 @@ class RepeatedCellEngine(_Cells):
     """
 
     saved = ("order", "starts", "wealth", "counters", "span", "records")
+    growing: ClassVar[dict[str, int]] = {"order": 0, "starts": 0, "wealth": 0}
 
     def __init__(
         self,
@@ -421,6 +433,14 @@ class RepeatedCellEngine(_Cells):
         self.order = np.arange(FIRST_CAPACITY)
         self.starts = np.zeros(FIRST_CAPACITY, np.int64)
         self.wealth = np.zeros((FIRST_CAPACITY, *self.table.shape[1:]))
+
+    @override
+    def consistent(self) -> bool:
+        return (
+            super().consistent()
+            and slots_fit(self.order, self.starts, self.active)
+            and len(self.wealth) == len(self.order)
+        )
 
     @override
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:

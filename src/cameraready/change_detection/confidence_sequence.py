@@ -89,6 +89,11 @@ class ConfidenceSequence:
     # What a subclass says of itself.
 
     @property
+    def parameter_bounds(self) -> tuple[float, float]:
+        """Ends of where the parameter can be."""
+        return self.bounds
+
+    @property
     def ends(self) -> int:
         """How many intervals a sequence has (one, or one a coordinate)."""
         return 1
@@ -221,7 +226,7 @@ class ConfidenceSequence:
         >>> round(upper, 8)
         8.18257429
         """
-        values = self._checked(x if self.entries == 1 and np.ndim(x) == 1 else [x], self.n_)
+        values = self._checked([x], self.n_)
         self.n_ += 1
         if not self._active.ready:
             self._seen.append(values)

@@ -7,23 +7,27 @@ from cameraready.change_detection import kernels
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence, RangeError
 from cameraready.common.checks import check_positive
 
-__all__ = ["Bernoulli", "Poisson"]
+__all__ = ["Bernoulli", "ConjugateSequence", "Poisson"]
 
 
-class _Conjugate(ConfidenceSequence):
+class ConjugateSequence(ConfidenceSequence):
+    """What the mixtures over a conjugate prior share."""
+
     def __init__(self, a: float = 1.0, b: float = 1.0, alpha: float = 0.05) -> None:
         self.a = check_positive("a", a)
         self.b = check_positive("b", b)
         super().__init__(alpha)
 
+    @override
     def parameters(self) -> np.ndarray:
         return np.array([self.a, self.b])
 
+    @override
     def template(self) -> np.ndarray:
         return self._row(2)
 
 
-class Bernoulli(_Conjugate):
+class Bernoulli(ConjugateSequence):
     """A success probability: all p whose Beta-binomial mixture e-value stays below 1/alpha.
 
     e(p) = B(a+S, b+m-S) / (B(a, b) p^S (1-p)^(m-S)).
@@ -63,10 +67,12 @@ class Bernoulli(_Conjugate):
     def complaint(self, value: np.ndarray, fault: int, index: int) -> RangeError:
         if fault == 1:
             return super().complaint(value, fault, index)
-        return RangeError(f"Bernoulli expects 0/1, but observation {index} = {value[0]:g}", index)
+        return RangeError(
+            f"Bernoulli expects 0/1, but observation {index} = {value[0]:g}", index, float(value[0])
+        )
 
 
-class Poisson(_Conjugate):
+class Poisson(ConjugateSequence):
     """The rate of counts: all rates whose Gamma mixture e-value stays below 1/alpha.
 
     e(r) = Gamma(a+S) b^a / (Gamma(a) (b+m)^(a+S)) / (r^S exp(-m r)).
@@ -97,5 +103,7 @@ class Poisson(_Conjugate):
         if fault == 1:
             return super().complaint(value, fault, index)
         return RangeError(
-            f"Poisson expects counts 0, 1, 2, …, but observation {index} = {value[0]:g}", index
+            f"Poisson expects counts 0, 1, 2, …, but observation {index} = {value[0]:g}",
+            index,
+            float(value[0]),
         )

@@ -1,7 +1,8 @@
 """Repeated sequences of a user's own making, in plain Python."""
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -9,7 +10,9 @@ from typing_extensions import override
 from cameraready.change_detection.engine import (
     ACTIVE,
     ALARM,
+    BEGUN,
     COORDINATE,
+    COUNTERS,
     RESTARTS,
     TIME,
     Engine,
@@ -45,10 +48,11 @@ class CustomEngine(Engine):
     """
 
     saved = ("starts", "counters", "extremes", "witnesses")
+    growing: ClassVar[dict[str, int]] = {"starts": 0}
 
     def __init__(self, sequence: Any, engine: int, settings: np.ndarray, known: np.ndarray) -> None:
         self.sequence, self.engine, self.settings, self.known = sequence, engine, settings, known
-        self.counters = np.zeros(5, np.int64)
+        self.counters = np.zeros(COUNTERS, np.int64)
         self.extremes = known.copy()
         self.witnesses = np.zeros((4, known.shape[1]), np.int64)
         self.starts = np.zeros(0, np.int64)
@@ -67,13 +71,16 @@ class CustomEngine(Engine):
 
     def _take(self, x: Any) -> bool:
         growth, window, direction = self.settings[0], int(self.settings[1]), self.settings[3]
+        # All of the user's functions first, so that one that raises leaves everything as it was.
+        states = [self._step(state, x) for state in (*self._states, self.sequence.start())]
+        intervals = [
+            tuple(np.atleast_1d(end) for end in self.sequence.interval(state)) for state in states
+        ]
         self.counters[TIME] += 1
         now = int(self.counters[TIME])
-        self.starts = np.append(self.starts, now)
-        self._states.append(self.sequence.start())
-        for i, start in enumerate(self.starts):
-            self._states[i] = self._step(self._states[i], x)
-            low, high = (np.atleast_1d(end) for end in self.sequence.interval(self._states[i]))
+        self.starts, self._states = np.append(self.starts, now), states
+        self.counters[ACTIVE] = len(states)
+        for start, (low, high) in zip(self.starts, intervals, strict=True):
             better = low > self.extremes[0]
             self.extremes[0, better] = low[better]
             self.witnesses[0, better], self.witnesses[1, better] = start, now
@@ -90,6 +97,7 @@ class CustomEngine(Engine):
                 self.counters[COORDINATE] = int(gaps.argmax())
                 return True
             self.counters[RESTARTS] += 1
+            self.counters[BEGUN] = now
             self.starts, self._states = np.zeros(0, np.int64), []
             self.extremes, self.witnesses = self.known.copy(), np.zeros_like(self.witnesses)
         kept = prune(self.starts.tolist(), self.engine, growth, window, now)
@@ -110,9 +118,14 @@ class CustomEngine(Engine):
 
     def state(self) -> dict[str, Any]:
         """Arrays, and the sequences' states as they are: JSON only if the user's states are."""
-        return {**super().state(), "states": self._states}
+        return {**super().state(), "states": copy.deepcopy(self._states)}
 
     @override
     def load(self, state: dict[str, Any]) -> None:
+        self._states = copy.deepcopy(list(state["states"]))
         super().load(state)
-        self._states = list(state["states"])
+
+    @override
+    def consistent(self) -> bool:
+        fits = len(self._states) == len(self.starts) == self.active
+        return super().consistent() and fits and self.coordinate < self.known.shape[1]

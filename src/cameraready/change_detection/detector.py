@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from cameraready.change_detection import cells
-from cameraready.change_detection.base import SequentialDetector
+from cameraready.change_detection.base import Numbers, SequentialDetector
 from cameraready.change_detection.bounded import Betting, EmpiricalBernstein, Hoeffding
 from cameraready.change_detection.confidence_sequence import (
     ConfidenceSequence,
@@ -13,7 +13,14 @@ from cameraready.change_detection.confidence_sequence import (
 )
 from cameraready.change_detection.counts import Bernoulli, Poisson
 from cameraready.change_detection.custom import CustomEngine
-from cameraready.change_detection.engine import DIRECTIONS, ENGINES, Engine, known_ends
+from cameraready.change_detection.distribution import CDF
+from cameraready.change_detection.engine import (
+    DIRECTIONS,
+    ENGINES,
+    Engine,
+    check_window,
+    known_ends,
+)
 from cameraready.change_detection.hull import HullEngine
 from cameraready.change_detection.regression import EllipsoidEngine, LinearRegression
 from cameraready.change_detection.repeated import RepeatedEngine
@@ -129,8 +136,7 @@ class ConfidenceSequenceDetector(SequentialDetector):
         check_choice("direction", direction, DIRECTIONS)
         check_choice("engine", engine, (*ENGINES, "hull"))
         check_choice("guarantee", guarantee, ("arl", "pfa"))
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise ValueError(f"window must be a whole number from 1 on, not {window!r}")
+        check_window(window)
         self._start()
 
     def _observed(self) -> ConfidenceSequence:
@@ -144,7 +150,12 @@ class ConfidenceSequenceDetector(SequentialDetector):
         elif isinstance(self.cs, ConfidenceSequence):
             sequence = self.cs.with_alpha(alpha)
         elif isinstance(self.cs, CustomConfidenceSequence):
-            sequence = _Custom(alpha)
+            if self.guarantee != "arl":
+                raise ValueError(
+                    "guarantee='pfa' needs a level for every start, which a sequence of your own "
+                    "has not: use guarantee='arl'"
+                )
+            sequence = Numbers(alpha)
         else:
             raise TypeError(
                 "cs must be a name, a confidence sequence, or an object with start(), "
@@ -156,7 +167,7 @@ class ConfidenceSequenceDetector(SequentialDetector):
                 "engine='hull' needs a linear boundary, cs.Hoeffding(range, lam=...), "
                 "and guarantee='arl'"
             )
-        if self.direction != "both" and (sequence.ends > 1 or not sequence.ready):
+        if self.direction != "both" and (sequence.ends > 1 or isinstance(sequence, CDF)):
             raise ValueError("direction must be 'both' unless one number is watched")
         return sequence
 
@@ -165,10 +176,8 @@ class ConfidenceSequenceDetector(SequentialDetector):
         settings = np.array(
             [self.growth, self.window, float(self.guarantee == "pfa"), direction], dtype=float
         )
-        known = known_ends(self.theta0, sequence.ends)
-        if (known[0] > known[1]).any():
-            raise ValueError("theta0 must be a value or a tuple (low, high) with low <= high")
-        if isinstance(sequence, _Custom):
+        known = known_ends(self.theta0, sequence.ends, sequence.parameter_bounds)
+        if isinstance(sequence, Numbers):
             return CustomEngine(self.cs, ENGINES[self.engine], settings, known)
         if self.engine == "hull":
             return HullEngine(sequence.parameters(), sequence.alpha, direction, known)
@@ -183,12 +192,13 @@ class ConfidenceSequenceDetector(SequentialDetector):
                 engine,
                 settings,
             )
-        pairs = isinstance(sequence, LinearRegression) and sequence.contrasts is None
+        # With one regressor the ellipsoid is the interval.
+        pairs = (
+            isinstance(sequence, LinearRegression)
+            and sequence.contrasts is None
+            and sequence.dimension > 1
+        )
         made = EllipsoidEngine if pairs else RepeatedEngine
         return made(
             sequence.kind, sequence.parameters(), sequence.template(), engine, settings, known
         )
-
-
-class _Custom(ConfidenceSequence):
-    """Stands for a user's own sequence: its observations are single numbers."""

@@ -122,6 +122,7 @@ class CDF(GridSequence):
     """
 
     kind = kernels.CDF
+    parameter_bounds = (0.0, 1.0)
 
     @property
     @override

@@ -8,17 +8,24 @@ observations on average at the earliest. CUSUM, M_n = max(1, M_{n-1}) E_n, is ne
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from cameraready.change_detection import cells
-from cameraready.change_detection.base import SequentialDetector
-from cameraready.change_detection.bounded import Betting
+from cameraready.change_detection.base import Numbers, SequentialDetector
+from cameraready.change_detection.bounded import Betting, check_fractions
 from cameraready.change_detection.compiled import compiled
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence
-from cameraready.change_detection.engine import ALARM, DIRECTIONS, TIME, Engine, known_ends
+from cameraready.change_detection.engine import (
+    ALARM,
+    COUNTERS,
+    DIRECTIONS,
+    TIME,
+    Engine,
+    known_ends,
+)
 from cameraready.common.checks import check_choice, check_greater, check_interval, check_positive
 
 __all__ = ["BettingIncrement", "CompositeEDetector", "EDetector", "GaussianIncrement"]
@@ -76,6 +83,7 @@ class BettingIncrement:
     fractions: Sequence[float] = cells.FRACTIONS
 
     def __post_init__(self) -> None:
+        check_fractions(self.fractions)
         least, largest = check_interval("range", self.range)
         if not least <= self.low <= self.high <= largest:
             raise ValueError("low and high must lie within range, low first")
@@ -110,28 +118,41 @@ def advance_increments(values, kind, arl, wealth, counters, trace):
 
 class _IncrementEngine(Engine):
     saved = ("wealth", "counters")
+    growing: ClassVar[dict[str, int]] = {"wealth": 0}
 
     def __init__(self, increment: Callable, kind: int, arl: float) -> None:
         self.increment, self.kind, self.arl = increment, kind, arl
-        self.counters = np.zeros(5, np.int64)
+        self.counters = np.zeros(COUNTERS, np.int64)
         self.wealth = np.zeros(0)
 
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:
-        x = observations[:, 0] if observations.shape[1] == 1 else observations
+        x = observations[:, 0]
         values = np.asarray(self.increment(x), dtype=float)
+        if values.shape[:1] != x.shape or values.ndim > 2:
+            raise ValueError(
+                f"increment must return an array of shape ({len(x)},) or ({len(x)}, bets) for "
+                f"{len(x)} observations, not {values.shape}"
+            )
         values = values.reshape(len(x), -1)
         if np.isnan(values).any() or (values < 0).any():
-            raise ValueError("increment must return e-values: numbers from 0 on, one row a value")
+            raise ValueError("increment must return e-values: numbers from 0 on")
         if not len(self.wealth):
             self.wealth = np.zeros(values.shape[1])
-        return advance_increments(
+        if len(self.wealth) != values.shape[1]:
+            raise ValueError("increment must return the same number of bets every time")
+        averages = np.empty(len(trace))
+        trace[:, 0] = 0.0
+        taken = advance_increments(
             np.ascontiguousarray(values),
             self.kind,
             self.arl,
             self.wealth,
             self.counters,
-            trace[:, 1, 0],
+            averages,
         )
+        if len(trace):
+            trace[:taken, 1, 0] = averages[:taken]
+        return taken
 
     @property
     def ends(self) -> np.ndarray:
@@ -142,10 +163,6 @@ class _IncrementEngine(Engine):
     def active(self) -> int:
         """Bets that are followed."""
         return len(self.wealth)
-
-
-class _Anything(ConfidenceSequence):
-    """Stands where no interval is estimated: single numbers, their mean to locate a change."""
 
 
 class EDetector(SequentialDetector):
@@ -206,7 +223,7 @@ class EDetector(SequentialDetector):
         self._start()
 
     def _observed(self) -> ConfidenceSequence:
-        return _Anything(1.0 / self.arl)
+        return Numbers(1.0 / self.arl)
 
     def _engine(self, sequence: ConfidenceSequence) -> Engine:
         return _IncrementEngine(self.increment, cells.KINDS[self.kind], float(self.arl))
@@ -292,9 +309,7 @@ class CompositeEDetector(SequentialDetector):
 
     def _engine(self, sequence: ConfidenceSequence) -> Engine:
         assert isinstance(sequence, Betting)
-        known = known_ends(self.theta0, 1)
-        if known[0, 0] > known[1, 0]:
-            raise ValueError("theta0 must be a value or a tuple (low, high) with low <= high")
+        known = known_ends(self.theta0, 1, sequence.range)
         return cells.CellEngine(
             sequence.cut(known),
             sequence.fractions,

@@ -1,18 +1,27 @@
 """What the compiled engines share: named arrays that are the whole state."""
 
 import base64
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["ENGINES", "Engine", "decode_array", "encode_array", "known_ends"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "check_window",
+    "decode_array",
+    "encode_array",
+    "known_ends",
+    "slots_fit",
+]
 
 ENGINES = {"exact": 0, "geometric": 1, "window": 2}
 DIRECTIONS = {"both": 0.0, "up": 1.0, "down": -1.0}
 FIRST_CAPACITY = 64
 
 # Entries of the counters.
-TIME, ACTIVE, ALARM, COORDINATE, RESTARTS = range(5)
+TIME, ACTIVE, ALARM, COORDINATE, RESTARTS, BEGUN = range(6)
+COUNTERS = 6
 
 Witness = tuple[tuple[int, int], tuple[int, int]]
 
@@ -45,6 +54,9 @@ class Engine:
     """
 
     saved: tuple[str, ...] = ()
+    growing: ClassVar[
+        dict[str, int]
+    ] = {}  # which axis of which array may be longer than at the start
     counters: np.ndarray
 
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:
@@ -89,6 +101,11 @@ class Engine:
         return int(self.counters[RESTARTS])
 
     @property
+    def begun(self) -> int:
+        """Observations before the latest such restart (0: there was none)."""
+        return int(self.counters[BEGUN])
+
+    @property
     def witness(self) -> Witness | None:
         """(start, time) of the sequences that gave the lower and the upper end."""
         return None
@@ -98,9 +115,43 @@ class Engine:
         return {name: encode_array(getattr(self, name)) for name in self.saved}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take the arrays that `state` wrote."""
-        for name in self.saved:
-            setattr(self, name, decode_array(state[name]))
+        """Take the arrays that `state` wrote, into an engine that is fresh.
+
+        Raises
+        ------
+        ValueError
+            If they are not such arrays: compiled loops trust their sizes.
+        KeyError
+            If one is missing.
+        """
+        arrays = {name: decode_array(state[name]) for name in self.saved}
+        for name, array in arrays.items():
+            mine = getattr(self, name)
+            shape, wanted = list(array.shape), list(mine.shape)
+            if name in self.growing and len(shape) == len(wanted):
+                axis = self.growing[name]
+                if shape[axis] >= wanted[axis]:
+                    shape[axis] = wanted[axis]
+            if array.dtype != mine.dtype or shape != wanted:
+                raise ValueError(f"{name} has the wrong size or type")
+        for name, array in arrays.items():
+            setattr(self, name, array)
+        if not self.consistent():
+            raise ValueError("its arrays contradict each other")
+
+    def consistent(self) -> bool:
+        """True if what the arrays say of each other's use can be."""
+        return bool((self.counters >= 0).all() and self.counters[BEGUN] <= self.counters[TIME])
+
+
+def slots_fit(order: np.ndarray, starts: np.ndarray, active: int) -> bool:
+    """True if a list of slots, with the starts in them, can be one."""
+    count = len(order)
+    return (
+        len(starts) == count
+        and 0 <= active <= count
+        and bool((np.sort(order) == np.arange(count)).all())
+    )
 
 
 def grown(array: np.ndarray, size: int) -> np.ndarray:
@@ -115,12 +166,44 @@ def grown_order(order: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([order, np.arange(len(order), size)])
 
 
-def known_ends(theta0: Any, ends: int) -> np.ndarray:
+def known_ends(
+    theta0: Any, ends: int, bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> np.ndarray:
     """What is known of the parameter beforehand, as ends of shape (2, ends).
 
     `theta0` is None, a value (one number, or one a coordinate), or a tuple (low, high) of those.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else, or lies outside the bounds.
     """
     if theta0 is None:
         return np.stack([np.full(ends, -np.inf), np.full(ends, np.inf)])
+    wanted = "a value or a tuple (low, high) with low <= high"
+    if isinstance(theta0, tuple) and len(theta0) != 2:
+        raise ValueError(f"theta0 must be {wanted}, not {theta0!r}")
     pair = theta0 if isinstance(theta0, tuple) else (theta0, theta0)
-    return np.stack([np.broadcast_to(np.asarray(end, dtype=float), (ends,)) for end in pair])
+    try:
+        known = np.stack([np.broadcast_to(np.asarray(end, dtype=float), (ends,)) for end in pair])
+    except (TypeError, ValueError):
+        shape = "one number" if ends == 1 else f"numbers of shape ({ends},)"
+        raise ValueError(f"theta0 must be {wanted}, each {shape}, not {theta0!r}") from None
+    if not np.isfinite(known).all() or (known[0] > known[1]).any():
+        raise ValueError(f"theta0 must be {wanted}, all finite, not {theta0!r}")
+    if (known < bounds[0]).any() or (known > bounds[1]).any():
+        raise ValueError(f"theta0 must lie in [{bounds[0]:g}, {bounds[1]:g}], not {theta0!r}")
+    return known
+
+
+def check_window(window: Any) -> int:
+    """``window`` as a whole number from 1 on.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+        raise ValueError(f"window must be a whole number from 1 on, not {window!r}")
+    return window

@@ -11,6 +11,7 @@ a step with random data, with nothing left out.
 """
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -18,6 +19,7 @@ from typing_extensions import override
 from cameraready.change_detection.compiled import compiled
 from cameraready.change_detection.engine import (
     ALARM,
+    BEGUN,
     COORDINATE,
     FIRST_CAPACITY,
     RESTARTS,
@@ -30,7 +32,7 @@ from cameraready.change_detection.repeated import upward
 
 __all__ = ["HullEngine"]
 
-LOWER_SIZE, UPPER_SIZE = 5, 6  # counters of this engine, after those of the others
+LOWER_SIZE, UPPER_SIZE = 6, 7  # counters of this engine, after those of the others
 
 
 @compiled
@@ -66,6 +68,7 @@ def tangent(times, sums, size, now, total, offset, sign):
 @compiled
 def begin_hull(counters, ends, witness, known, times, sums, running):
     """Forget all starts but the one that begins with the next observation."""
+    counters[BEGUN] = counters[TIME]
     counters[LOWER_SIZE], counters[UPPER_SIZE] = 1, 1
     times[:, 0] = counters[TIME]
     sums[:, 0] = 0.0
@@ -129,18 +132,20 @@ def advance_hull(
                 ends[1, 0] = high
                 witness[2, 0] = int(times[1, p]) + 1
                 witness[3, 0] = counters[TIME]
-        if trace.shape[0] > 0:
-            trace[i] = ends
-        if ends[0, 0] > ends[1, 0]:
-            if direction == 0.0 or (direction > 0.0) == upward(witness, 0):
-                counters[ALARM] = counters[TIME]
-                counters[COORDINATE] = 0
-                return i + 1
+        contradiction = ends[0, 0] > ends[1, 0]
+        alarm = contradiction and (direction == 0.0 or (direction > 0.0) == upward(witness, 0))
+        if contradiction and not alarm:
             counters[RESTARTS] += 1
             begin_hull(counters, ends, witness, known, times, sums, running)
-        else:
+        elif not alarm:
             counters[LOWER_SIZE] = push(times[0], sums[0], counters[LOWER_SIZE], now, total, 1.0)
             counters[UPPER_SIZE] = push(times[1], sums[1], counters[UPPER_SIZE], now, total, -1.0)
+        if trace.shape[0] > 0:
+            trace[i] = ends
+        if alarm:
+            counters[ALARM] = counters[TIME]
+            counters[COORDINATE] = 0
+            return i + 1
     return xs.shape[0]
 
 
@@ -159,13 +164,14 @@ class HullEngine(Engine):
     """
 
     saved = ("counters", "extremes", "witnesses", "times", "sums", "running")
+    growing: ClassVar[dict[str, int]] = {"times": 1, "sums": 1}
 
     def __init__(
         self, parameters: np.ndarray, alpha: float, direction: float, known: np.ndarray
     ) -> None:
         self.parameters, self.log_inverse_alpha = parameters, -math.log(alpha)
         self.direction, self.known = direction, known
-        self.counters = np.zeros(7, np.int64)
+        self.counters = np.zeros(8, np.int64)
         self.extremes = known.copy()
         self.witnesses = np.zeros((4, 1), np.int64)
         self.times = np.zeros((2, FIRST_CAPACITY))
@@ -206,6 +212,12 @@ class HullEngine(Engine):
                 trace[taken : taken + len(part)],
             )
         return taken
+
+    @override
+    def consistent(self) -> bool:
+        sizes, room = self.counters[[LOWER_SIZE, UPPER_SIZE]], self.times.shape[1]
+        fits = self.times.shape == self.sums.shape and bool(((sizes >= 1) & (sizes <= room)).all())
+        return super().consistent() and fits and self.coordinate == 0
 
     @property
     @override

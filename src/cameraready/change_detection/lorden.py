@@ -5,10 +5,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cameraready.change_detection.base import SequentialDetector
+from cameraready.change_detection.base import Numbers, SequentialDetector
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence
 from cameraready.change_detection.custom import CustomEngine
-from cameraready.change_detection.engine import ENGINES, Engine, known_ends
+from cameraready.change_detection.engine import ENGINES, Engine, check_window, known_ends
 from cameraready.change_detection.gaussian import tuned_rho
 from cameraready.common.checks import check_choice, check_greater, check_positive
 
@@ -84,10 +84,6 @@ class _Test:
         return (np.inf, -np.inf) if rejected else (-np.inf, np.inf)
 
 
-class _Numbers(ConfidenceSequence):
-    """Observations are single numbers."""
-
-
 class LordenDetector(SequentialDetector):
     """Starts a level-1/arl test at every time and alarms at the first rejection.
 
@@ -143,12 +139,13 @@ class LordenDetector(SequentialDetector):
         check_greater("arl", arl, 1)
         check_greater("growth", growth, 1)
         check_choice("engine", engine, ENGINES)
+        check_window(window)
         if not isinstance(test, SequentialTest):
             raise TypeError("test must have start(), update(state, x) and rejects(state, alpha)")
         self._start()
 
     def _observed(self) -> ConfidenceSequence:
-        return _Numbers(1.0 / self.arl)
+        return Numbers(1.0 / self.arl)
 
     def _engine(self, sequence: ConfidenceSequence) -> Engine:
         settings = np.array([self.growth, self.window, 0.0, 0.0])

@@ -17,6 +17,7 @@ earlier times that lie before the other's start (the times thinned geometrically
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -28,11 +29,13 @@ from cameraready.change_detection.engine import (
     ACTIVE,
     ALARM,
     COORDINATE,
+    COUNTERS,
     FIRST_CAPACITY,
     RESTARTS,
     TIME,
     grown,
     grown_order,
+    slots_fit,
 )
 from cameraready.change_detection.repeated import (
     RepeatedEngine,
@@ -253,9 +256,14 @@ class LinearRegression(ConfidenceSequence):
         self.ridge = check_positive("ridge", ridge)
         self.contrasts = None if contrasts is None else np.asarray(contrasts, dtype=float)
         if self.contrasts is not None and (
-            self.contrasts.ndim != 2 or self.contrasts.shape[1] != dimension
+            self.contrasts.ndim != 2
+            or len(self.contrasts) == 0
+            or self.contrasts.shape[1] != dimension
+            or not np.isfinite(self.contrasts).all()
         ):
-            raise ValueError(f"contrasts must have shape (contrasts, {dimension})")
+            raise ValueError(
+                f"contrasts must be finite numbers of shape (contrasts, {dimension}), at least one"
+            )
         self.entries = dimension + 1
         super().__init__(alpha)
 
@@ -309,6 +317,12 @@ class EllipsoidEngine(RepeatedEngine):
     """
 
     saved = (*RepeatedEngine.saved, "snapshots", "times", "snapshot_order", "snapshot_counters")
+    growing: ClassVar[dict[str, int]] = {
+        **RepeatedEngine.growing,
+        "snapshots": 0,
+        "times": 0,
+        "snapshot_order": 0,
+    }
 
     def __init__(self, *args) -> None:
         super().__init__(*args)
@@ -316,7 +330,13 @@ class EllipsoidEngine(RepeatedEngine):
         self.snapshots = np.zeros((FIRST_CAPACITY, 1 + dimension + dimension * dimension))
         self.times = np.zeros(FIRST_CAPACITY, np.int64)
         self.snapshot_order = np.arange(FIRST_CAPACITY)
-        self.snapshot_counters = np.zeros(5, np.int64)
+        self.snapshot_counters = np.zeros(COUNTERS, np.int64)
+
+    @override
+    def consistent(self) -> bool:
+        kept = int(self.snapshot_counters[ACTIVE])
+        fits = slots_fit(self.snapshot_order, self.times, kept)
+        return super().consistent() and fits and len(self.snapshots) == len(self.times)
 
     @override
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:

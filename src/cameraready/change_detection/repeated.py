@@ -16,6 +16,8 @@ differ in which starts they keep:
     the latest `window` starts, and the first.
 """
 
+from typing import ClassVar
+
 import numpy as np
 from numba import njit
 from typing_extensions import override
@@ -25,7 +27,9 @@ from cameraready.change_detection.compiled import compiled
 from cameraready.change_detection.engine import (
     ACTIVE,
     ALARM,
+    BEGUN,
     COORDINATE,
+    COUNTERS,
     FIRST_CAPACITY,
     RESTARTS,
     TIME,
@@ -33,6 +37,7 @@ from cameraready.change_detection.engine import (
     Witness,
     grown,
     grown_order,
+    slots_fit,
 )
 from cameraready.change_detection.kernels import VECTOR, step
 
@@ -76,6 +81,7 @@ def prune_window(order, counters, window):
 def begin(counters, ends, witness, known):
     """Forget all sequences; what is known of the parameter stays."""
     counters[ACTIVE] = 0
+    counters[BEGUN] = counters[TIME]
     ends[:] = known
     witness[:] = 0
 
@@ -275,6 +281,7 @@ class RepeatedEngine(Engine):
     """
 
     saved = ("order", "starts", "rows", "counters", "extremes", "witnesses")
+    growing: ClassVar[dict[str, int]] = {"order": 0, "starts": 0, "rows": 0}
 
     def __init__(
         self,
@@ -287,7 +294,7 @@ class RepeatedEngine(Engine):
     ) -> None:
         self.kind, self.parameters, self.template = kind, parameters, template
         self.engine, self.settings, self.known = engine, settings, known
-        self.counters = np.zeros(5, np.int64)
+        self.counters = np.zeros(COUNTERS, np.int64)
         self.order = np.arange(FIRST_CAPACITY)
         self.starts = np.zeros(FIRST_CAPACITY, np.int64)
         self.rows = np.zeros(FIRST_CAPACITY * len(template))
@@ -322,6 +329,15 @@ class RepeatedEngine(Engine):
             self.witnesses,
             self.known,
             trace,
+        )
+
+    @override
+    def consistent(self) -> bool:
+        return (
+            super().consistent()
+            and slots_fit(self.order, self.starts, self.active)
+            and len(self.rows) == len(self.order) * len(self.template)
+            and self.coordinate < self.known.shape[1]
         )
 
     @property

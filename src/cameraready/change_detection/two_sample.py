@@ -54,7 +54,13 @@ class TwoSampleMean(ConfidenceSequence):
         elif method.entries != 1 or method.ends != 1 or not method.ready:
             raise ValueError("method must be a confidence sequence for single numbers")
         super().__init__(alpha)
-        self.kind = self.difference.kind
+        if not isinstance(self._difference, Betting):
+            self.kind = self._difference.kind
+
+    @property
+    @override
+    def parameter_bounds(self) -> tuple[float, float]:
+        return self._difference.bounds
 
     @property
     def difference(self) -> ConfidenceSequence:
@@ -67,15 +73,17 @@ class TwoSampleMean(ConfidenceSequence):
     @override
     def check(self, observations: np.ndarray) -> np.ndarray:
         fault = super().check(observations)
-        return np.maximum(fault, self.difference.check(self.transform(observations)))
+        fine = fault == 0
+        fault[fine] = self._difference.check(self.transform(observations[fine]))
+        return fault
 
     @override
     def parameters(self) -> np.ndarray:
-        return self.difference.parameters()
+        return self._difference.parameters()
 
     @override
     def template(self) -> np.ndarray:
-        return self.difference.template()
+        return self._difference.template()
 
     @override
     def transform(self, observations: np.ndarray) -> np.ndarray:
@@ -116,6 +124,7 @@ class TwoSampleKS(GridSequence):
 
     kind = kernels.KOLMOGOROV_SMIRNOV
     entries = 2
+    parameter_bounds = (0.0, 1.0)
 
     def __init__(
         self,

@@ -4,10 +4,15 @@ import numpy as np
 from typing_extensions import override
 
 from cameraready.change_detection import kernels
-from cameraready.change_detection.bounded import Betting
+from cameraready.change_detection.bounded import EmpiricalBernstein, Hoeffding
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence, RangeError
+from cameraready.change_detection.counts import ConjugateSequence
+from cameraready.change_detection.gaussian import Gaussian
+from cameraready.change_detection.heavy_tails import Catoni
 
 __all__ = ["VectorMean"]
+
+COORDINATES = (Gaussian, Hoeffding, EmpiricalBernstein, ConjugateSequence, Catoni)
 
 
 class VectorMean(ConfidenceSequence):
@@ -16,7 +21,7 @@ class VectorMean(ConfidenceSequence):
     Parameters
     ----------
     coordinate : ConfidenceSequence
-        The sequence for one coordinate (any for single numbers but `Betting` and grids).
+        The sequence for one coordinate: any for single numbers but `Betting` and `Quantile`.
     dimension : int
         How many coordinates an observation has.
     alpha : float
@@ -31,9 +36,11 @@ class VectorMean(ConfidenceSequence):
     """
 
     def __init__(self, coordinate: ConfidenceSequence, dimension: int, alpha: float = 0.05) -> None:
-        scalar = isinstance(coordinate, ConfidenceSequence) and not isinstance(coordinate, Betting)
-        if not scalar or coordinate.entries != 1 or not coordinate.ready or coordinate.ends != 1:
-            raise ValueError("coordinate must be a confidence sequence for single numbers")
+        if not isinstance(coordinate, COORDINATES):
+            raise ValueError(
+                "coordinate must be Gaussian, SubGaussian, Hoeffding, EmpiricalBernstein, "
+                f"Bernoulli, Poisson or Catoni, not {coordinate!r}"
+            )
         if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
             raise ValueError(f"dimension must be a whole number from 1 on, not {dimension!r}")
         self.coordinate = coordinate
@@ -66,8 +73,15 @@ class VectorMean(ConfidenceSequence):
         ).max(axis=0)
 
     @override
+    def accepts(self, x: float) -> bool:
+        return self.coordinate.accepts(x)
+
+    @override
     def complaint(self, value: np.ndarray, fault: int, index: int) -> RangeError:
-        return super().complaint(value, min(fault, 2), index)
+        faults = [int(self.coordinate.check(value[None, [j]])[0]) for j in range(self.dimension)]
+        j = faults.index(fault)
+        error = self.coordinate.complaint(value[[j]], fault, index)
+        return RangeError(f"coordinate {j + 1}: {error}", index, value.tolist())
 
     @override
     def estimate(self, observations: np.ndarray) -> np.ndarray:
