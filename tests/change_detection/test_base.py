@@ -213,7 +213,7 @@ def test_a_saved_state_is_not_changed_by_what_comes_after(name):
         ({"cs": cs.Gaussian(1.0)}, {"cs": cs.SubGaussian(1.0)}, ["cs"]),
         ({"engine": "exact"}, {"engine": "geometric", "growth": 1.5}, ["engine", "growth"]),
         ({"theta0": 0.5}, {"theta0": None}, ["theta0"]),
-        ({"theta0": (0.5, 0.5)}, {"theta0": 0.5}, ["theta0"]),
+        ({"theta0": (0.5, 0.6)}, {"theta0": 0.5}, ["theta0"]),
         ({"range": (0, 1)}, {"range": (0, 2)}, ["range"]),
         ({"direction": "up", "history": 5}, {}, ["direction", "history"]),
         ({"on_range": "clip"}, {"on_nan": "skip"}, ["on_range", "on_nan"]),

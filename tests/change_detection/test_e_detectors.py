@@ -190,7 +190,7 @@ def test_bad_increments_are_refused():
 
 
 def test_an_increment_with_the_wrong_number_of_rows_is_refused():
-    with pytest.raises(ValueError, match="row"):
+    with pytest.raises(ValueError, match="shape"):
         EDetector(lambda x: np.ones(2 * len(x)), arl=100).update_many(np.zeros(4))
 
 

@@ -54,9 +54,8 @@ class Engine:
     """
 
     saved: tuple[str, ...] = ()
-    growing: ClassVar[
-        dict[str, int]
-    ] = {}  # which axis of which array may be longer than at the start
+    # Which axis of which array may be longer than at the start.
+    growing: ClassVar[dict[str, int]] = {}
     counters: np.ndarray
 
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:
