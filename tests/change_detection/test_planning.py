@@ -124,7 +124,10 @@ def test_lengths_scale_with_the_range():
 def test_less_spread_gives_shorter_intervals():
     ends = [diameters(cs.EmpiricalBernstein(), 3000, s)[-1] for s in (0.05, 0.2, 0.5)]
     assert ends == sorted(ends)
-    assert diameters(cs.EmpiricalBernstein(), 50, 0.5)[-1] == diameters(cs.EmpiricalBernstein(), 50)[-1]
+    assert (
+        diameters(cs.EmpiricalBernstein(), 50, 0.5)[-1]
+        == diameters(cs.EmpiricalBernstein(), 50)[-1]
+    )
 
 
 def test_empirical_bernstein_lengths_are_the_formula():

@@ -35,9 +35,7 @@ def test_the_nile_with_everything(ax):
     result = ConfidenceSequenceDetector(cs.Gaussian(140.0, rho=10.0), arl=100).detect(
         data["volume"]
     )
-    got = plot_detection(
-        data["volume"], [result.detection], ax, trace=result.trace, x=data["year"]
-    )
+    got = plot_detection(data["volume"], [result.detection], ax, trace=result.trace, x=data["year"])
     assert got is ax
     series = ax.lines[0]
     np.testing.assert_array_equal(series.get_xdata(), data["year"])

@@ -92,7 +92,7 @@ def test_standard_input(monkeypatch):
 )
 def test_what_cannot_be_understood_names_file_and_row(file, content, words):
     path = file(content)
-    with pytest.raises(ValueError, match="data.csv") as caught:
+    with pytest.raises(ValueError, match=r"data\.csv") as caught:
         rows(path)
     assert words in str(caught.value)
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_understood_names_file_and_row(file, content, words):
 @pytest.mark.parametrize("content", ['a\n"' + "x" * 200_000 + '"\n', "a\r0.1\r0.2\r"])
 def test_what_the_csv_module_refuses_is_a_value_error_too(file, content):
     path = file(content)
-    with pytest.raises(ValueError, match="data.csv"):
+    with pytest.raises(ValueError, match=r"data\.csv"):
         rows(path)
 
 
@@ -139,7 +139,7 @@ def test_fields_that_are_missing(value):
 
 @pytest.mark.parametrize("value", ["foo", "1,5", [1], {}, "1 2"])
 def test_fields_that_are_something_else(value):
-    with pytest.raises(ValueError, match="f, row 7: column 'a' holds .*, not a number"):
+    with pytest.raises(ValueError, match=r"f, row 7: column 'a' holds .*, not a number"):
         number(Source("f"), Record(7, {"a": value}), "a")
 
 
@@ -238,8 +238,7 @@ def followed(path, parts):
     source.waiting = waiting
     found = []
     with pytest.raises(Over):
-        for record in source.records():
-            found.append((len(parts), record.fields, source.place))
+        found.extend((len(parts), r.fields, source.place) for r in source.records())
     return found
 
 
