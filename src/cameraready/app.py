@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from cameraready import __version__
 from cameraready.catalogue import SYSTEMS, System, find_system
@@ -147,11 +147,14 @@ def run(tokens: Sequence[str]) -> int:
         The arguments.
     """
     try:
-        code = app(_resolve(list(tokens)))
+        code = app(_resolve(list(tokens)), exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except CycloptsError as error:
+        # One sentence here too; where it leads is shown by --help.
+        return _fail(f"{_sentence(error)} (see --help)", 2)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:

@@ -374,6 +374,7 @@ def test_batch_writes_the_changes(write, call):
         table = list(csv.DictReader(file))
     assert list(table[0]) == [
         "index",
+        "row",
         "change_point",
         "change_interval_first",
         "change_interval_last",
@@ -383,6 +384,7 @@ def test_batch_writes_the_changes(write, call):
     ]
     for row, found in zip(table, detector.detections_, strict=True):
         assert (int(row["index"]), int(row["change_point"])) == (found.index, found.change_point)
+        assert row["row"] == row["index"]
         assert float(row["estimate_before"]) == pytest.approx(found.before)
         assert float(row["estimate_after"]) == pytest.approx(found.after)
         assert row["direction"] == found.direction
@@ -815,17 +817,17 @@ FILES = {
     "header": ("value\n", "f has a header but no rows"),
     "text": ("value\n0.1\nfoo\n", "f, row 2: column 'value' holds 'foo', not a number"),
     "comma": ("value;b\n0,5;1\n", "f has several columns: name one with --column: value, b"),
-    "missing": ("value\n0.1\nnan\n", "f, row 2: no number there; add --on-nan skip"),
+    "missing": ("value\n0.1\nnan\n", "f, row 2: no value in column 'value'; add --on-nan skip"),
     "infinite": ("value\n0.1\ninf\n", "f, row 2: value inf is not finite; add --on-nan skip"),
     "range": ("value\n0.1\n1.5\n", "f, row 2: value 1.5 lies outside the declared range [0, 1]"),
-    "ragged": ("a,b\n1,2\n3\n", "f, row 2: 1 fields, but the header names 2"),
-    "long": ("value\n0.1\n0.2,0.3\n", "f, row 2: 2 fields, but the header names 1"),
+    "ragged": ("a,b\n1,2\n3\n", "f, row 2 has 1 field, but the header names 2"),
+    "long": ("value\n0.1\n0.2,0.3\n", "f, row 2 has 2 fields, but the header names 1"),
     "twice": ("a,a\n1,2\n", "f has two columns of the same name"),
     "latin": (b"value\n0.1\n\xe9\n", "f, row 2: not UTF-8 text"),
     "utf-16": ("value\n0.1\n".encode("utf-16"), "not UTF-8 text"),
     "json": ('{"value": 0.1}\n{"value": \n', "f, row 2: not a complete JSON object"),
     "list": ('{"value": 0.1}\n[0.1]\n', "f, row 2: not a JSON object"),
-    "null": ('{"value": 0.1}\n{"value": null}\n', "f, row 2: no number there"),
+    "null": ('{"value": 0.1}\n{"value": null}\n', "f, row 2: no value in column 'value'"),
     "nested": ('{"value": [1]}\n', "f, row 1: column 'value' holds [1], not a number"),
     "json-columns": ('{"a": 1, "b": 2}\n', "name one with --column: a, b"),
 }
@@ -1057,3 +1059,22 @@ def test_every_verb_explains_itself(verb, call, monkeypatch):
     assert code == 0
     assert "--arl" in out
     assert "--empty-range" not in out  # there is no range without its two numbers
+
+
+def test_batch_names_the_rows_where_some_are_left_out(write, call):
+    gaps = [None if i % 2 else x for i, x in enumerate(np.repeat(UNIT, 2).tolist())]
+    path = write("f", "x,y\n" + "".join(f"{'' if x is None else x},1\n" for x in gaps))
+    code, out, _ = call("batch", path, "--column", "x", "--on-nan", "skip", *SR, "--out", "o.csv")
+    assert code == 0
+    with Path("o.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert table
+    assert all(int(row["row"]) == 2 * int(row["index"]) - 1 for row in table)
+    assert "360 observations, 360 left out" in out
+
+
+def test_batch_does_not_write_over_what_it_reads(write, refused):
+    path = write("f", column(UNIT))
+    before = Path("f").read_bytes()
+    assert "--out" in refused("batch", path, "--out", "f")
+    assert Path("f").read_bytes() == before

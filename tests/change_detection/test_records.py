@@ -80,8 +80,8 @@ def test_standard_input(monkeypatch):
     [
         ("", "is empty"),
         ("\n \n", "is empty"),
-        ("a,b\n1,2\n3\n", "row 2: 1 fields, but the header names 2"),
-        ("a,b\n1,2,3\n", "row 1: 3 fields, but the header names 2"),
+        ("a,b\n1,2\n3\n", "row 2 has 1 field, but the header names 2"),
+        ("a,b\n1,2,3\n", "row 1 has 3 fields, but the header names 2"),
         ("a,a\n1,2\n", "two columns of the same name"),
         (b"a\n1\n\xe9\n", "row 2: not UTF-8"),
         (b"\xe9\n1\n", "not UTF-8"),
@@ -120,6 +120,7 @@ def test_the_column_to_read():
         column_name(source, record, None, "--column")
     with pytest.raises(ValueError, match=r"no column 'c'; its columns are: a, b$"):
         column_name(source, record, "c", "--column")
+    source.columns = ["0.5", "2"]
     with pytest.raises(ValueError, match="must be a header"):
         column_name(source, Record(1, {"0.5": "1", "2": "2"}), "c", "--column")
 

@@ -142,7 +142,7 @@ class SequentialDetector(DriftDetector):
     def update(self, x: Any) -> None:
         """Take one observation in; `drift_detected` tells whether it raised the alarm.
 
-        After an alarm the next update begins a new cycle, with nothing known of the new level.
+        After an alarm the next update begins a new cycle; what was seen before is forgotten.
 
         Parameters
         ----------

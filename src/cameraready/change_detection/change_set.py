@@ -60,9 +60,13 @@ def confidence_set(
     (27, 32)
     """
     sequence = EmpiricalBernstein() if cs is None else cs
+    if not isinstance(sequence, ConfidenceSequence):
+        raise TypeError(f"cs must be one of the confidence sequences, not {cs!r}")
     third = (1.0 - check_level("level", level)) / 3.0
     sequence = sequence.with_alpha(third)
     values = sequence.observations(array)
+    if len(values) < 2:
+        return np.zeros(0, dtype=np.int64)
     if not sequence.ready:
         sequence = sequence.learned(values)
     raw = values[:, 0] if sequence.entries == 1 else values

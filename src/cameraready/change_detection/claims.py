@@ -148,8 +148,8 @@ def run_length_task(task: tuple[str, str, float, int, int, int]) -> dict[str, An
 
 def false_alarms(run: Run) -> Iterator[Claim]:
     """ARL >= 1/alpha, whatever the distribution and also under dependence."""
-    n_rep = run.scale(smoke=200, quick=1000, full=4000)
-    horizon = run.scale(smoke=500, quick=2000, full=100_000)
+    n_rep = run.scale(smoke=1000, quick=1000, full=4000)
+    horizon = run.scale(smoke=300, quick=2000, full=100_000)
     arls = (20.0, 100.0)
     names = ("composite SR", "composite CUSUM", "repeated EB", "repeated sub-Gaussian")
     run.setting("run lengths", f"{n_rep} streams of {horizon} observations a detector and stream")

@@ -1,8 +1,12 @@
 """The verbs of ``cameraready change-detection``."""
 
+import contextlib
 import json
+import math
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +27,7 @@ from cameraready.change_detection import plan as make_plan
 from cameraready.change_detection.base import SequentialDetector
 from cameraready.change_detection.confidence_sequence import RangeError, describe
 from cameraready.change_detection.planning import detectable_shift
-from cameraready.change_detection.records import Place, Record, Source, column_name, number
+from cameraready.change_detection.records import Column, Place, Record, Source
 from cameraready.common.checks import check_positive
 from cameraready.common.files import atomic_write
 
@@ -50,6 +54,7 @@ Sequence = Literal[
 ]
 Side = Literal["both", "up", "down"]
 Policy = Literal["raise", "clip", "skip"]
+Interval = Annotated[tuple[float, float], Parameter(negative="")]
 ALARM = 3  # exit code of --fail-on-alarm
 
 
@@ -61,10 +66,10 @@ class Watching:
     Parameters
     ----------
     cs
-        sr and cusum (e-detectors), bounded and betting and hoeffding watch the mean of values in
-        --range; gaussian and subgaussian one with noise of scale --sigma; bernoulli 0/1 values;
-        poisson counts; catoni a mean under heavy tails with variance --sigma squared; quantile the
-        quantile --p and cdf the whole distribution of independent values (--assume-iid).
+        For the mean of values in --range: sr (the fastest; uses its guarantee up), cusum, betting,
+        bounded, hoeffding (these alarm far less often than promised, and later). With noise of
+        scale --sigma: gaussian, subgaussian; catoni under heavy tails. For 0/1 values bernoulli,
+        for counts poisson. For independent values (--assume-iid): quantile (--p), cdf.
     arl
         At most one false alarm per this many observations on average.
     range
@@ -89,7 +94,7 @@ class Watching:
 
     cs: Sequence = "sr"
     arl: float = 10_000
-    range: tuple[float, float] = (0.0, 1.0)
+    range: Interval = (0.0, 1.0)
     sigma: float | None = None
     tune_at: float = 100.0
     p: float | None = None
@@ -167,13 +172,11 @@ def watch(
     fail_on_alarm
         Exit with code 3 if there was an alarm.
     """
-    source = Source(file, follow, check_positive("poll", poll))
+    source = Source(file, follow, check_positive("poll", poll), whole_lines=state is not None)
     detector = (watching or Watching()).detector()
-
-    def value(record: Record) -> float:
-        return number(source, record, column_name(source, record, column, "--column"))
-
-    return _stream(source, detector, value, time, state, fail_on_alarm)
+    return _stream(
+        source, detector, [Column(source, column, "--column")], time, state, fail_on_alarm
+    )
 
 
 @app.command
@@ -211,19 +214,10 @@ def monitor(
     fail_on_alarm
         Exit with code 3 if there was an alarm.
     """
-    source = Source(file, follow, check_positive("poll", poll))
-
-    def error(record: Record) -> float:
-        pair = [
-            record.fields[column_name(source, record, name, option)]
-            for name, option in ((label, "--label"), (pred, "--pred"))
-        ]
-        if any(entry is None or entry == "" for entry in pair):
-            return float("nan")
-        return float(str(pair[0]).strip() != str(pair[1]).strip())
-
+    source = Source(file, follow, check_positive("poll", poll), whole_lines=state is not None)
     detector = (watching or Watching()).detector()
-    return _stream(source, detector, error, time, state, fail_on_alarm)
+    columns = [Column(source, label, "--label"), Column(source, pred, "--pred")]
+    return _stream(source, detector, columns, time, state, fail_on_alarm, _error)
 
 
 @app.command(name="two-sample")
@@ -235,7 +229,7 @@ def two_sample(
     y: str,
     test: Literal["mean", "ks"] = "mean",
     arl: float = 10_000,
-    range: tuple[float, float] = (0.0, 1.0),
+    range: Interval = (0.0, 1.0),
     assume_iid: Annotated[bool, Parameter(negative="")] = False,
     on_range: Policy = "raise",
     on_nan: Literal["raise", "skip"] = "raise",
@@ -285,15 +279,9 @@ def two_sample(
         )
     sequence = cs.TwoSampleKS(assume_iid=True) if test == "ks" else cs.TwoSampleMean(range)
     detector = ConfidenceSequenceDetector(sequence, arl=arl, on_range=on_range, on_nan=on_nan)
-    source = Source(file, follow, check_positive("poll", poll))
-
-    def pair(record: Record) -> list[float]:
-        return [
-            number(source, record, column_name(source, record, name, option))
-            for name, option in ((x, "--x"), (y, "--y"))
-        ]
-
-    return _stream(source, detector, pair, time, state, fail_on_alarm)
+    source = Source(file, follow, check_positive("poll", poll), whole_lines=state is not None)
+    columns = [Column(source, x, "--x"), Column(source, y, "--y")]
+    return _stream(source, detector, columns, time, state, fail_on_alarm)
 
 
 @app.command
@@ -326,29 +314,31 @@ def batch(
         Exit with code 3 if there was an alarm.
     """
     source = Source(file)
+    kind = _picture(plot)
+    if out is not None and Path(file).exists() and out.exists() and out.samefile(file):
+        raise ValueError(f"--out would overwrite {file}: name another file")
     detector = (watching or Watching()).detector()
-    values = [
-        number(source, record, column_name(source, record, column, "--column"))
-        for record in source.records()
-    ]
-    if not values:
+    wanted = Column(source, column, "--column")
+    array = np.array([wanted.number(record) for record in source.records()])
+    if not len(array):
         raise ValueError(f"{source.shown} has a header but no rows")
-    array = np.array(values)
     try:
         detector.detect_all(array, restart)
     except RangeError as error:
-        raise _told(error, source, error.index) from None
-    detections = detector.detections_
-    kept = array[_kept(detector, array)]
+        raise _told(error, source, error.index, [wanted]) from None
+    rows = np.flatnonzero(_kept(detector, array)) + 1
+    if not len(rows):
+        raise ValueError(f"{source.shown}: every row was left out")
+    found = [_row(detection, rows) for detection in detector.detections_]
     if out is not None:
         with atomic_write(out) as handle:
             handle.write(",".join(COLUMNS) + "\n")
-            for detection in detections:
-                handle.write(",".join(_cell(value) for value in _row(detection).values()) + "\n")
+            for row in found:
+                handle.write(",".join(_cell(value) for value in row.values()) + "\n")
     if plot is not None:
-        _plot(plot, kept, detections, detector, column)
-    _table(detections, len(kept), detector)
-    return ALARM if fail_on_alarm and detections else 0
+        _plot(plot, kind, array[rows - 1], detector, wanted.name)
+    _table(found, len(rows), detector.n_skipped_)
+    return ALARM if fail_on_alarm and found else 0
 
 
 @app.command
@@ -356,7 +346,7 @@ def plan(
     *,
     shift: float,
     arl: float = 10_000,
-    range: tuple[float, float] = (0.0, 1.0),
+    range: Interval = (0.0, 1.0),
     sigma: float | None = None,
     standard_deviation: float | None = None,
     before: int | None = None,
@@ -385,11 +375,15 @@ def plan(
     """
     if cs_name == "gaussian" and sigma is None:
         raise ValueError("--cs gaussian needs --sigma")
+    if cs_name != "gaussian" and sigma is not None:
+        raise ValueError(f"--sigma does not go with --cs {cs_name}")
+    if cs_name in ("gaussian", "bernoulli") and standard_deviation is not None:
+        raise ValueError(f"--standard-deviation does not go with --cs {cs_name}")
     named: dict[str, Callable[[], Any]] = {
         "bounded": lambda: cs.EmpiricalBernstein(range),
         "betting": lambda: cs.Betting(range),
         "hoeffding": lambda: cs.Hoeffding(range),
-        "gaussian": lambda: cs.Gaussian(sigma or 1.0),
+        "gaussian": lambda: cs.Gaussian(math.nan if sigma is None else sigma),
         "bernoulli": cs.Bernoulli,
     }
     sequence = named[cs_name]()
@@ -437,33 +431,40 @@ def simulate(
         Seed of the streams.
     """
     options = watching or Watching()
+    for name, value in (("change", change), ("horizon", horizon), ("n_rep", n_rep)):
+        check_positive(name, value)
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but it is {seed}")
     detector = options.detector()
-    draw = _sampler(distribution, options.sigma or 1.0)
+    sigma = 1.0 if options.sigma is None else check_positive("sigma", options.sigma)
+    draw = _sampler(distribution, sigma)
     for place in (mean, mean + shift):
         if distribution != "normal" and not 0.0 < place < 1.0:
             raise ValueError(
-                f"the mean must stay between 0 and 1 for {distribution}, not {place:g}"
+                f"--mean and --mean plus --shift must lie between 0 and 1 for {distribution}"
             )
-    still = simulate_arl(
-        detector, lambda rng, n: draw(rng, mean, n), n_rep=n_rep, horizon=horizon, seed=seed
-    )
-    moved = simulate_delay(
-        detector,
-        lambda rng, n, m: np.concatenate([draw(rng, mean, n), draw(rng, mean + shift, m)]),
-        change=change,
-        n_rep=n_rep,
-        horizon=horizon,
-        seed=seed + 1,
-    )
-    print(
-        f"without a change: mean run length at least {still.mean:.1f} ± {still.standard_error:.1f}"
-    )
+    try:
+        still = simulate_arl(
+            detector, lambda rng, n: draw(rng, mean, n), n_rep=n_rep, horizon=horizon, seed=seed
+        )
+        moved = simulate_delay(
+            detector,
+            lambda rng, n, m: np.concatenate([draw(rng, mean, n), draw(rng, mean + shift, m)]),
+            change=change,
+            n_rep=n_rep,
+            horizon=horizon,
+            seed=seed + 1,
+        )
+    except RangeError as error:
+        raise ValueError(f"a simulated {_in_options(error)}") from None
+    error = still.standard_error
+    print(f"without a change: mean run length at least {still.mean:.1f} ± {error:.1f}")
     print(f"                  (95 % lower bound {still.lower:.1f}; watched for {horizon})")
     print(f"                  {still.alarmed.mean():.1%} of {n_rep} streams alarmed")
-    print(f"with a change:    mean delay {moved.mean:.1f} ± {moved.standard_error:.1f}")
-    print(
-        f"                  {moved.missed:.1%} missed, {moved.false_alarms:.1%} alarmed before it"
-    )
+    print(f"with a change:    {moved.false_alarms:.1%} alarmed before it")
+    if not math.isnan(moved.mean):
+        print(f"                  mean delay {moved.mean:.1f} ± {moved.standard_error:.1f}")
+        print(f"                  {moved.missed:.1%} missed it (they count as {horizon})")
 
 
 def _sampler(distribution: str, sigma: float) -> Callable[..., np.ndarray]:
@@ -480,93 +481,151 @@ def _sampler(distribution: str, sigma: float) -> Callable[..., np.ndarray]:
 # What the streaming verbs share.
 
 
+def _numbers(columns: list[Column], record: Record) -> Any:
+    values = [column.number(record) for column in columns]
+    return values[0] if len(values) == 1 else values
+
+
+def _error(columns: list[Column], record: Record) -> float:
+    """Whether label and prediction differ, as numbers where both are; NaN where one is missing."""
+    pair = [column.field(record) for column in columns]
+    if None in pair:
+        return math.nan
+    with contextlib.suppress(TypeError, ValueError):
+        pair = [float(entry) for entry in pair]
+    pair = [entry.strip() if isinstance(entry, str) else entry for entry in pair]
+    return float(pair[0] != pair[1])
+
+
 def _stream(
     source: Source,
     detector: SequentialDetector,
-    value: Callable[[Record], Any],
+    columns: list[Column],
     time: str | None,
     state: Path | None,
     fail_on_alarm: bool,
+    value: Callable[[list[Column], Record], Any] = _numbers,
 ) -> int:
     """Take rows in, print alarms, keep the state."""
-    continued = _resume(source, detector, state)
-
+    reading = {column.option: column.name for column in columns}
+    continued = _resume(source, detector, state, reading)
+    stamp = None if time is None else Column(source, time, "--time")
     taken = source.place
+    saved: Place | None = None
 
     def save() -> None:
-        if state is not None:
-            _save(state, detector, taken)
+        nonlocal saved
+        if state is not None and saved != taken:
+            with atomic_write(state) as file:
+                kept = {"detector": detector.state_dict(), "reading": reading, **taken._asdict()}
+                json.dump(kept, file)
+            saved = taken
 
+    save()  # a state that cannot be written is told before the work
     source.waiting = save  # type: ignore[method-assign]
     alarms = rows = 0
-    try:
-        for record in source.records():
-            observation = value(record)
-            if time is not None:
-                column_name(source, record, time, "--time")
-            rows += 1
-            try:
-                detector.update(observation)
-            except RangeError as error:
-                raise _told(error, source, record.row) from None
-            taken = source.place
-            if detector.drift_detected:
-                alarms += 1
-                alarm = _alarm(detector.detections_[-1], record, time, source)
-                print(json.dumps(alarm), flush=True)
-    finally:
-        save()
-    if rows == 0 and not continued:
+    with _ended_by_signal():
+        try:
+            for record in source.records():
+                observation = value(columns, record)
+                when = None if stamp is None else stamp.field(record)
+                rows += 1
+                try:
+                    detector.update(observation)
+                except RangeError as error:
+                    raise _told(error, source, record.row, columns) from None
+                taken = source.place
+                if detector.drift_detected:
+                    alarms += 1
+                    alarm = _alarm(detector.detections_[-1], record.row, when, source.follow)
+                    print(json.dumps(alarm, allow_nan=False), flush=True)
+        finally:
+            save()
+    if source.left_over:
+        print("the last line has no end yet: it is left for the next time", file=sys.stderr)
+    elif rows == 0 and not continued:
         raise ValueError(f"{source.shown} has a header but no rows")
     return ALARM if fail_on_alarm and alarms else 0
 
 
-def _told(error: RangeError, source: Source, row: int) -> ValueError:
+@contextlib.contextmanager
+def _ended_by_signal() -> Generator[None]:
+    """Let SIGTERM end the block as an exit, so that what it has to save is saved."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _told(error: RangeError, source: Source, row: int, columns: list[Column]) -> ValueError:
     """A refused value in the words of the command line."""
-    if isinstance(error.value, float) and np.isnan(error.value):
+    values = error.value if isinstance(error.value, list) else [error.value]
+    if any(isinstance(value, float) and math.isnan(value) for value in values):
+        named = " or ".join(repr(column.name) for column in columns)
         return ValueError(
-            f"{source.shown}, row {row}: no number there; add --on-nan skip to leave such rows out"
+            f"{source.shown}, row {row}: no value in column {named}; "
+            "add --on-nan skip to leave such rows out"
         )
-    reason = str(error).replace(f"observation {error.index} = ", "value ")
-    for name in ("on_nan", "on_range"):
-        reason = reason.replace(f"{name}='", f"--{name.replace('_', '-')} '")
-    reason = reason.replace("pass --", "add --").replace("declare a wider range", "set --range")
-    return ValueError(f"{source.shown}, row {row}: {reason.replace(chr(39), '')}")
+    return ValueError(f"{source.shown}, row {row}: {_in_options(error)}")
 
 
-def _resume(source: Source, detector: SequentialDetector, state: Path | None) -> bool:
+def _in_options(error: RangeError) -> str:
+    """A message with the options' spelling in the place of the arguments'."""
+    text = str(error).replace(f"observation {error.index} = ", "value ")
+    for argument, option in (
+        ("pass on_nan='skip'", "add --on-nan skip"),
+        (
+            "declare a wider range, or pass on_range='clip' or 'skip'",
+            "set --range, or add --on-range clip or skip",
+        ),
+        ("0/1, but value", "0/1, but there is"),
+        ("…, but value", "…, but there is"),
+    ):
+        text = text.replace(argument, option)
+    return text
+
+
+def _resume(
+    source: Source, detector: SequentialDetector, state: Path | None, reading: dict[str, Any]
+) -> bool:
     """Load a saved state; True if it was saved within this very file, which is gone on with."""
     if state is None or not state.exists():
         return False
     try:
         saved = json.loads(state.read_text(encoding="utf-8"))
-        detector.load_state_dict(saved["detector"])
         place = Place(*(int(saved[name]) for name in Place._fields))
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        detector_state, read = saved["detector"], dict(saved["reading"])
+    except (KeyError, TypeError, ValueError):
         raise ValueError(f"{state} is not a state file of this command") from None
+    if read != reading:
+        was = ", ".join(f"{option} {name}" for option, name in read.items())
+        raise ValueError(
+            f"{state}: the state is of another configuration; it watches another column ({was})"
+        )
+    try:
+        detector.load_state_dict(detector_state)
     except ValueError as error:
         raise ValueError(f"{state}: {error}") from None
     continued = source.resume(place)
-    where = f"behind row {source.rows}" if continued else "with all rows of another file"
-    print(f"resuming {where}", file=sys.stderr)
+    if continued:
+        print(f"resuming behind row {source.rows}", file=sys.stderr)
+    elif place.rows:
+        where = "" if source.name == "-" else " with another file"
+        print(f"resuming{where}: all rows are taken for new ones", file=sys.stderr)
     return continued
 
 
-def _save(state: Path, detector: SequentialDetector, place: Place) -> None:
-    with atomic_write(state) as file:
-        json.dump({"detector": detector.state_dict(), **place._asdict()}, file)
-
-
-def _alarm(
-    detection: Detection, record: Record, time: str | None, source: Source
-) -> dict[str, Any]:
-    stamp = record.fields[time] if time is not None else None
-    if stamp is None and source.follow:
-        stamp = datetime.now(UTC).isoformat(timespec="seconds")
+def _alarm(detection: Detection, row: int, when: Any, following: bool) -> dict[str, Any]:
+    if when is None and following:
+        when = datetime.now(UTC).isoformat(timespec="seconds")
     return {
         "index": detection.index,
-        "row": record.row,
-        "time": stamp,
+        "row": row,
+        "time": None if isinstance(when, float) and not math.isfinite(when) else when,
         "estimate_before": describe(detection.before),
         "estimate_after": describe(detection.after),
         "direction": detection.direction,
@@ -579,6 +638,7 @@ def _alarm(
 
 COLUMNS = (
     "index",
+    "row",
     "change_point",
     "change_interval_first",
     "change_interval_last",
@@ -588,10 +648,12 @@ COLUMNS = (
 )
 
 
-def _row(detection: Detection) -> dict[str, Any]:
+def _row(detection: Detection, rows: np.ndarray) -> dict[str, Any]:
+    """One change; `rows` are the numbers of the rows that were not left out."""
     first, last = detection.change_interval or (None, None)
     values = (
         detection.index,
+        int(rows[detection.index - 1]),
         detection.change_point,
         first,
         last,
@@ -606,26 +668,27 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def _table(detections: list[Detection], count: int, detector: SequentialDetector) -> None:
+def _table(found: list[dict[str, Any]], count: int, skipped: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    skipped = f", {detector.n_skipped_} left out" if detector.n_skipped_ else ""
-    print(f"{count} observations{skipped}, alarms: {len(detections)}")
-    if not detections:
+    left_out = f", {skipped} left out" if skipped else ""
+    print(f"{count} observations{left_out}, alarms: {len(found)}")
+    if not found:
         return
+    headings = {"index": "alarm at", "row": "row", "change_point": "change after"}
+    if not skipped:
+        del headings["row"]
     table = Table()
-    for heading in ("alarm at", "change after", "between", "before", "after"):
+    for heading in (*headings.values(), "between", "before", "after"):
         table.add_column(heading, justify="right")
-    for detection in detections:
-        row = _row(detection)
-        between = f"{row['change_interval_first']}-{row['change_interval_last']}"
+    for row in found:
+        first, last = row["change_interval_first"], row["change_interval_last"]
         table.add_row(
-            str(detection.index),
-            _cell(detection.change_point),
-            between if detection.change_interval else "",
+            *(_cell(row[name]) for name in headings),
+            "" if first is None else f"{first}-{last}",
             *(
-                f"{row[name]:.4g}" if row[name] is not None else ""
+                "" if row[name] is None else f"{row[name]:.4g}"
                 for name in ("estimate_before", "estimate_after")
             ),
         )
@@ -639,26 +702,27 @@ def _kept(detector: SequentialDetector, array: np.ndarray) -> np.ndarray:
     return ~(skipped | ((fault >= 2) & (detector.on_range == "skip")))
 
 
+def _picture(plot: Path | None) -> str:
+    """The kind of picture that a file's name asks for."""
+    kind = "" if plot is None else plot.suffix.lstrip(".").lower()
+    if plot is not None and kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"--plot must end in .png, .svg or .pdf, not {plot.name!r}")
+    return kind
+
+
 def _plot(
-    path: Path,
-    values: np.ndarray,
-    detections: list[Detection],
-    detector: SequentialDetector,
-    column: str | None,
+    path: Path, kind: str, values: np.ndarray, detector: SequentialDetector, column: str | None
 ) -> None:
     from matplotlib.figure import Figure
 
     from cameraready.change_detection.plots import plot_detection
     from cameraready.common.plotting import plot_style
 
-    kind = path.suffix.lstrip(".").lower()
-    if kind not in ("png", "svg", "pdf"):
-        raise ValueError(f"--plot must end in .png, .svg or .pdf, not {path.name!r}")
     trace = detector.clone().detect(values).trace
     one = trace if np.ndim(trace[0]) == 1 else None
     with plot_style("light"):
         figure = Figure(figsize=(9, 4))
-        ax = plot_detection(values, detections, figure.subplots(), trace=one)
+        ax = plot_detection(values, detector.detections_, figure.subplots(), trace=one)
         ax.set_xlabel("observation")
         ax.set_ylabel(column or "value")
         with atomic_write(path, "wb") as handle:

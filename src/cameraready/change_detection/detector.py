@@ -53,7 +53,8 @@ class ConfidenceSequenceDetector(SequentialDetector):
     range : tuple of float
         Ends of the interval that holds every observation, for the named bounded sequences.
     theta0 : float, array or tuple, optional
-        The parameter before the change, if known: a value, or a tuple (low, high).
+        The parameter before the change, if known: a value, or a tuple (low, high). It is taken for
+        the level in every cycle, so that alarms come again until the stream is back there.
     direction : {"both", "up", "down"}
         Which changes raise an alarm. A change the other way begins a new cycle without one.
     engine : {"geometric", "exact", "window", "hull"}
@@ -167,6 +168,8 @@ class ConfidenceSequenceDetector(SequentialDetector):
                 "engine='hull' needs a linear boundary, cs.Hoeffding(range, lam=...), "
                 "and guarantee='arl'"
             )
+        if self.theta0 is not None and isinstance(sequence, CDF) and not sequence.ready:
+            raise ValueError("theta0 of a distribution function needs the points: pass CDF(grid=)")
         if self.direction != "both" and (sequence.ends > 1 or isinstance(sequence, CDF)):
             raise ValueError("direction must be 'both' unless one number is watched")
         return sequence

@@ -123,9 +123,18 @@ class Engine:
         KeyError
             If one is missing.
         """
-        arrays = {name: decode_array(state[name]) for name in self.saved}
+        self.load_arrays({name: decode_array(state[name]) for name in self.saved}, self)
+
+    def load_arrays(self, arrays: dict[str, np.ndarray], like: "Engine") -> None:
+        """Take arrays of the kind that a fresh engine `like` this one has.
+
+        Raises
+        ------
+        ValueError
+            If they are not such arrays.
+        """
         for name, array in arrays.items():
-            mine = getattr(self, name)
+            mine = getattr(like, name)
             shape, wanted = list(array.shape), list(mine.shape)
             if name in self.growing and len(shape) == len(wanted):
                 axis = self.growing[name]

@@ -9,7 +9,7 @@ import numpy as np
 from cameraready.change_detection.base import SequentialDetector
 from cameraready.change_detection.cells import CellEngine, advance_e_detector
 from cameraready.change_detection.confidence_sequence import describe
-from cameraready.change_detection.engine import ALARM, decode_array, encode_array
+from cameraready.change_detection.engine import ACTIVE, ALARM, decode_array, encode_array
 from cameraready.change_detection.repeated import RepeatedEngine, advance_one, slots_needed
 from cameraready.common.checks import check_choice
 
@@ -240,11 +240,12 @@ class MultiStream:
                 f"expected an array of shape (times, {self.n_streams}), not {xs.shape}"
             )
         fault = self._sequence.check(xs.reshape(-1, 1)).reshape(xs.shape)
-        if self.on_nan == "skip":
-            fault[np.isnan(xs)] = 0
         if not fault.any():
             return np.ascontiguousarray(xs)
         xs = xs.copy()
+        if self.on_nan == "skip":
+            xs[fault == 1] = np.nan
+            fault[fault == 1] = 0
         outside = fault >= 2
         if self._on_range == "clip":
             xs[fault == 2] = np.clip(xs[fault == 2], *self._sequence.bounds)
@@ -261,7 +262,8 @@ class MultiStream:
     def _reserve(self, single: RepeatedEngine, incoming: int) -> None:
         arrays = self._arrays
         slots = arrays["order"].shape[1]
-        needed = slots_needed(single.engine, single.settings, self.n_, self.n_, incoming)
+        active = int(arrays["counters"][:, ACTIVE].max())
+        needed = slots_needed(single.engine, single.settings, active, self.n_, incoming)
         if needed > slots:
             more = max(needed, 2 * slots) - slots
             free = np.broadcast_to(np.arange(slots, slots + more), (self.n_streams, more))
@@ -303,7 +305,13 @@ class MultiStream:
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere with identical alarms; JSON-able."""
         arrays = {name: encode_array(array) for name, array in self._arrays.items()}
-        return {"format": 1, "settings": self._settings(), "n": self.n_, "arrays": arrays}
+        return {
+            "format": 1,
+            "settings": self._settings(),
+            "n": self.n_,
+            "alarmed": np.flatnonzero(self.alarmed_).tolist(),
+            "arrays": arrays,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken.
@@ -313,9 +321,10 @@ class MultiStream:
         ValueError
             If the state is of another configuration or damaged.
         """
-        if not isinstance(state, dict) or state.get("format") != 1:
-            raise ValueError("state is not one that MultiStream.state_dict() wrote")
-        mine, theirs = self._settings(), state.get("settings", {})
+        theirs = state.get("settings") if isinstance(state, dict) else None
+        if not isinstance(theirs, dict) or state.get("format") != 1:
+            raise ValueError("the state is damaged: it is not one that state_dict() wrote")
+        mine = self._settings()
         differing = sorted(name for name in mine if mine[name] != theirs.get(name))
         if differing:
             raise ValueError(
@@ -323,6 +332,17 @@ class MultiStream:
             )
         try:
             arrays = {name: decode_array(state["arrays"][name]) for name in self._arrays}
-            self._arrays, self.n_ = arrays, int(state["n"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"the state is damaged: {error!r}") from error
+            self._check_arrays(arrays)
+            n, alarmed = int(state["n"]), np.zeros(self.n_streams, dtype=bool)
+            alarmed[np.array(state["alarmed"], dtype=np.int64)] = True
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ValueError(f"the state is damaged: {error}") from error
+        self._arrays, self.n_, self.alarmed_ = arrays, n, alarmed
+
+    def _check_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        """Every stream's share must be what a single detector would take."""
+        one = copy.copy(self._single)
+        if any(len(array) != self.n_streams for array in arrays.values()):
+            raise ValueError("it is of another number of streams")
+        for s in range(self.n_streams):
+            one.load_arrays({name: array[s] for name, array in arrays.items()}, self._single)

@@ -55,13 +55,13 @@ def plot_detection(
             label="intersection of all sequences",
         )
         ax.set_ylim(floor, ceiling)
-    for i, detection in enumerate(detections):
+    for detection in detections:
         ax.axvline(
             positions[detection.index - 1],
             color="C3",
             linestyle="--",
             linewidth=1.2,
-            label=None if i else "alarm",
+            label=_once(ax, "alarm"),
         )
         if detection.change_point is not None and detection.change_point < len(positions):
             between = positions[detection.change_point - 1 : detection.change_point + 1]
@@ -69,7 +69,7 @@ def plot_detection(
                 between[0] + (between[1] - between[0]) / 2,
                 color="C2",
                 linewidth=1.2,
-                label=None if i else "change point",
+                label=_once(ax, "change point"),
             )
         if detection.change_interval is not None:
             first, last = detection.change_interval
@@ -79,7 +79,7 @@ def plot_detection(
                 color="C2",
                 alpha=0.15,
                 linewidth=0,
-                label=None if i else "change interval",
+                label=_once(ax, "change interval"),
             )
     ax.legend(loc="best", fontsize="small")
     return ax
@@ -110,3 +110,8 @@ def plot_run_lengths(found: dict[str, RunLengths], bound: float, ax: Axes) -> Ax
     ax.set_ylim(0, 1.02)
     ax.legend(loc="best", fontsize="small")
     return ax
+
+
+def _once(ax: Axes, label: str) -> str | None:
+    """The label, unless something on the axes bears it already."""
+    return None if label in ax.get_legend_handles_labels()[1] else label

@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import math
+import re
 import sys
 import time
 import zlib
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Place", "Record", "Source", "column_name", "number"]
+__all__ = ["Column", "Place", "Record", "Source", "column_name", "number"]
 
 
 @dataclass(frozen=True)
@@ -34,33 +35,42 @@ class Place(NamedTuple):
 class Source:
     """Reads a file or standard input (``-``) row by row.
 
-    JSON lines are told from CSV by the first character, ``{``. A CSV file begins with a header. A
-    last line without its end is read as it is, unless the file is followed: then it is waited for.
+    JSON lines are told from CSV by the first character, ``{``. A CSV file begins with a header.
 
     Parameters
     ----------
     name : str
         A path, or ``-``.
     follow : bool
-        Go on waiting for lines at the end of the file.
+        Go on waiting for lines at the end of the file; one that has become shorter is read anew.
     poll : float
         Seconds between two looks at a followed file.
+    whole_lines : bool
+        Leave a last line without its end alone: it may still be being written. Otherwise it is
+        read, unless the file is followed.
 
     Attributes
     ----------
     rows : int
         Rows read so far.
+    left_over : bool
+        Whether a last line was left alone.
     """
 
-    def __init__(self, name: str, follow: bool = False, poll: float = 0.5) -> None:
+    def __init__(
+        self, name: str, follow: bool = False, poll: float = 0.5, whole_lines: bool = False
+    ) -> None:
         self.name = name
         self.follow = follow
         self.poll = poll
+        self.whole_lines = whole_lines or follow
         self.rows = 0
+        self.left_over = False
+        self.columns: list[str] | None = None
         self._position = 0
         self._checksum = 0
-        self.columns: list[str] | None = None
         self._resuming = False
+        self._anew = False
 
     @property
     def shown(self) -> str:
@@ -77,10 +87,12 @@ class Source:
         if self.name == "-" or place.rows == 0:
             return False
         with Path(self.name).open("rb") as file:
-            found, left = 0, place.position
+            found, left, last = 0, place.position, b""
             while left and (part := file.read(min(left, 1 << 20))):
-                found, left = zlib.crc32(part, found), left - len(part)
-        if left or found != place.checksum:
+                found, left, last = zlib.crc32(part, found), left - len(part), part[-1:]
+            # A last line that has grown since is not gone on with from its middle.
+            grown = last != b"\n" and file.read(1) not in (b"", b"\n", b"\r")
+        if left or found != place.checksum or grown:
             return False
         self.rows, self._position, self._checksum = place
         self._resuming = True
@@ -96,13 +108,30 @@ class Source:
         ValueError
             If it is empty or a row cannot be understood.
         """
+        while True:
+            yield from self._read()
+            if not self._anew:
+                return
+            self._anew = False
+            self.rows = self._position = self._checksum = 0
+            print(f"{self.shown} has become shorter: reading it anew", file=sys.stderr)
+
+    def _read(self) -> Iterator[Record]:
         lines = self._lines()
         first = next(lines, None)
         if first is None:
+            if self._anew:
+                return
             raise ValueError(f"{self.shown} is empty")
+        if first.lstrip().startswith("["):
+            raise ValueError(
+                f"{self.shown} is a JSON array; what is needed is one JSON object a line"
+            )
         if first.lstrip().startswith("{"):
-            yield from self._json(lines if self._resuming else itertools.chain([first], lines))
+            resuming, self._resuming = self._resuming, False
+            yield from self._json(lines if resuming else itertools.chain([first], lines))
         else:
+            self._resuming = False
             yield from self._csv(first, lines)
 
     def _lines(self) -> Iterator[str]:
@@ -122,14 +151,18 @@ class Source:
             while True:
                 line = file.readline()
                 waiting += line
-                if line.endswith(b"\n") or (line == b"" and waiting and not self.follow):
+                if line.endswith(b"\n") or (line == b"" and waiting and not self.whole_lines):
                     yield from self._taken(waiting)
                     waiting = b""
                 elif line == b"":
                     if not self.follow:
+                        self.left_over = bool(waiting.strip())
                         return
                     self.waiting()
                     time.sleep(self.poll)
+                    if Path(self.name).stat().st_size < self._position + len(waiting):
+                        self._anew = True
+                        return
 
     def waiting(self) -> None:
         """Called whenever a followed file has no new line."""
@@ -147,20 +180,24 @@ class Source:
             raise ValueError(f"{self.shown}, row {self.rows + 1}: not UTF-8 text") from None
 
     def _csv(self, first: str, lines: Iterator[str]) -> Iterator[Record]:
-        dialect = ";" if first.count(";") > first.count(",") else ","
-        dialect = "\t" if first.count("\t") > first.count(dialect) else dialect
-        header = next(csv.reader([first], delimiter=dialect))
-        self.columns = [name.strip() for name in header]
-        if len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"{self.shown} has two columns of the same name in its header")
-        for values in csv.reader(lines, delimiter=dialect):
-            self.rows += 1
-            if len(values) != len(self.columns):
-                raise ValueError(
-                    f"{self.shown}, row {self.rows}: {len(values)} fields, but the header "
-                    f"names {len(self.columns)}"
-                )
-            yield Record(self.rows, dict(zip(self.columns, values, strict=True)))
+        bare = re.sub(r'"[^"]*"', "", first)
+        separator = max(",;\t", key=bare.count)
+        try:
+            self.columns = [name.strip() for name in next(csv.reader([first], delimiter=separator))]
+            if len(set(self.columns)) < len(self.columns):
+                raise ValueError(f"{self.shown} has two columns of the same name in its header")
+            for values in csv.reader(lines, delimiter=separator):
+                self.rows += 1
+                if len(values) != len(self.columns):
+                    raise ValueError(
+                        f"{self.shown}, row {self.rows} has {_fields(len(values))}, but the header "
+                        f"names {len(self.columns)}"
+                    )
+                yield Record(self.rows, dict(zip(self.columns, values, strict=True)))
+        except csv.Error as error:
+            raise ValueError(
+                f"{self.shown}, row {self.rows + 1}: not CSV that can be read ({error})"
+            ) from None
 
     def _json(self, lines: Iterable[str]) -> Iterator[Record]:
         for line in lines:
@@ -176,6 +213,10 @@ class Source:
             yield Record(self.rows, fields)
 
 
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"
+
+
 def column_name(source: Source, record: Record, wanted: str | None, option: str) -> str:
     """The column to read: the one asked for, or the only one.
 
@@ -185,21 +226,61 @@ def column_name(source: Source, record: Record, wanted: str | None, option: str)
         If it is not there; the message lists the columns.
     """
     columns = list(record.fields)
-    if wanted is None and len(columns) == 1:
-        return columns[0]
-    if wanted is None or wanted not in record.fields:
-        listed = ", ".join(columns)
-        if wanted is None:
+    listed = ", ".join(columns)
+    header = source.columns is not None and all(_is_number(name) for name in columns)
+    hint = " (the first line must be a header)" if header else ""
+    if wanted is None:
+        if header:
+            raise ValueError(f"{source.shown} has no header: its first line is {listed}{hint}")
+        if len(columns) != 1:
             raise ValueError(
                 f"{source.shown} has several columns: name one with {option}: {listed}"
             )
-        hint = ""
-        if all(_is_number(name) for name in columns):
-            hint = " (the first line must be a header)"
-        raise ValueError(
-            f"{source.shown} has no column {wanted!r}; its columns are: {listed}{hint}"
-        )
+        return columns[0]
+    if wanted not in record.fields:
+        where = source.shown if record.row == 1 else f"{source.shown}, row {record.row}"
+        raise ValueError(f"{where} has no column {wanted!r}; its columns are: {listed}{hint}")
     return wanted
+
+
+class Column:
+    """A column of a source: found in the first row that is read, the same in all others.
+
+    Parameters
+    ----------
+    source : Source
+    name : str or None
+        None: the only one.
+    option : str
+        The option that names it, for messages.
+    """
+
+    def __init__(self, source: Source, name: str | None, option: str) -> None:
+        self.source, self.name, self.option = source, name, option
+
+    def field(self, record: Record) -> Any:
+        """What the row holds there; None where it is missing.
+
+        Raises
+        ------
+        ValueError
+            If the row has no such column.
+        """
+        self.name = column_name(self.source, record, self.name, self.option)
+        value = record.fields[self.name]
+        return None if isinstance(value, str) and not value.strip() else value
+
+    def number(self, record: Record) -> float:
+        """What the row holds there, as a number; NaN where it is missing.
+
+        Raises
+        ------
+        ValueError
+            If it is something else, or the row has no such column.
+        """
+        self.field(record)
+        assert self.name is not None, "field has found it"
+        return number(self.source, record, self.name)
 
 
 def number(source: Source, record: Record, column: str) -> float:

@@ -162,6 +162,7 @@ def simulate_delay(
     seed : int, Generator or None
     """
     n_rep, horizon = int(check_positive("n_rep", n_rep)), int(check_positive("horizon", horizon))
+    change = int(check_positive("change", change))
     generator = np.random.default_rng(seed)
     alarms: list[Any] = [
         detector.detect(sampler(generator, change, horizon), trace=False).index

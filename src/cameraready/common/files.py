@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -40,6 +40,9 @@ def atomic_write(
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename = str(path)  # the name that was asked for
         raise

@@ -21,5 +21,5 @@ def nile() -> Dataset:
     from statsmodels.datasets import nile as source
 
     table = source.load_pandas().data
-    arrays = {name: table[name].to_numpy(dtype=float) for name in ("year", "volume")}
+    arrays = {name: table[name].to_numpy(dtype=float, copy=True) for name in ("year", "volume")}
     return Dataset("Nile", arrays, "Cobb, Biometrika 1978, through statsmodels; public domain")
