@@ -783,6 +783,32 @@ def test_following_in_a_process_of_its_own_until_ctrl_c(tmp_path):
     assert json.loads(state.read_text())["position"] == len(text)
 
 
+def test_a_followed_file_that_is_rotated_and_a_process_that_is_told_to_end(tmp_path):
+    path, state = tmp_path / "log.csv", tmp_path / "state"
+    path.write_text(column(UNIT[:200]))
+    process = subprocess.Popen(
+        [
+            *(COMMAND, "change-detection", "watch", path, "--follow", "--poll", "0.02"),
+            *(*SR, "--state", state),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for(lambda: state.exists() and json.loads(state.read_text())["rows"] == 200, process)
+        path.write_text(column(UNIT[200:]))
+        wait_for(lambda: json.loads(state.read_text())["rows"] == 160, process)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "has become shorter: reading it anew" in err
+    assert indices(out) == CompositeEDetector(200).update_many(UNIT)
+    assert json.loads(state.read_text())["detector"]["n"] == 360
+
+
 def test_a_pipe_of_processes(tmp_path):
     result = subprocess.run(
         [COMMAND, "change-detection", "watch", "-", *SR, "--fail-on-alarm"],
@@ -957,7 +983,7 @@ def test_plan_and_simulate_options(refused):
         ("plan --shift 0.1 --before 0", "before must be"),
         ("plan --shift 0.1 --range 1 0", "range must be"),
         ("plan --shift 0.1 --standard-deviation 3", "must fit the range"),
-        ("simulate --mean 0.9 --shift 0.2", "must stay between 0 and 1"),
+        ("simulate --mean 0.9 --shift 0.2", "must lie between 0 and 1"),
         ("simulate --n-rep 0", "n_rep must be"),
         ("simulate --horizon -1", "horizon must be"),
         ("simulate --arl 0", "arl must be"),

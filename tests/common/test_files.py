@@ -36,3 +36,10 @@ def test_the_file_has_the_usual_mode(tmp_path):
     (tmp_path / "plain").touch()
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "plain")}
     assert len(modes) == 1
+
+
+def test_a_folder_that_is_not_there_is_told_with_the_name_that_was_asked_for(tmp_path):
+    wanted = tmp_path / "none" / "report.csv"
+    with pytest.raises(FileNotFoundError) as caught, atomic_write(wanted):
+        pass
+    assert caught.value.filename == str(wanted)
