@@ -479,7 +479,7 @@ def classifier_task(seed: int) -> dict[str, Any]:
 
 def classifier(run: Run) -> Iterator[Claim]:
     """Errors of a logistic regression on handwritten digits whose images get worse."""
-    n_rep = run.scale(smoke=2, quick=40, full=200)
+    n_rep = run.scale(smoke=2, quick=200, full=1000)
     tasks = [run.seed * 1000 + i for i in range(n_rep)]
     found = run.cached("digits", lambda: run.map(classifier_task, tasks, "digits monitor"))
     for name in CORRUPTIONS:
