@@ -1,0 +1,42 @@
+"""The few operations that numpy and torch spell differently, chosen by the type of the array.
+
+torch accepts numpy's names ``axis`` and ``keepdims``, so most of a formula is written once, with
+`namespace` for the module. torch is never imported here: who hands in a tensor has imported it.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+__all__ = ["clip", "is_tensor", "namespace", "positive_part", "sort_descending"]
+
+
+def is_tensor(z: Any) -> bool:
+    """Whether ``z`` is a torch tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(z, torch.Tensor)
+
+
+def namespace(z: Any) -> Any:
+    """The module ``z`` belongs to: torch for a tensor, numpy for anything else."""
+    return sys.modules["torch"] if is_tensor(z) else np
+
+
+def clip(z: Any, low: Any, high: Any) -> Any:
+    """``z`` between ``low`` and ``high``, entry by entry; both numbers or both arrays."""
+    if is_tensor(z):
+        return z.clamp(low, high)
+    return np.minimum(np.maximum(z, low), high)
+
+
+def positive_part(z: Any) -> Any:
+    """max(z, 0), entry by entry."""
+    return z.relu() if is_tensor(z) else np.maximum(z, 0.0)
+
+
+def sort_descending(z: Any) -> Any:
+    """``z`` sorted along its last axis, the greatest first."""
+    if is_tensor(z):
+        return z.sort(dim=-1, descending=True).values
+    return np.sort(z, axis=-1)[..., ::-1]
