@@ -1,0 +1,99 @@
+"""Constrained min-max problems and inclusions, at the optimal rate in the last iterate.
+
+Cai, Oikonomou, Zheng, "Accelerated Algorithms for Constrained Nonconvex-Nonconcave Min-Max
+Optimization and Comonotone Inclusion", ICML 2024: anchored extragradient methods whose last
+iterate has a residual of order 1/k, with constraints, also where the problem is mildly nonconvex
+and nonconcave. Each iterate comes with a certified bound on its residual, which is the stopping
+test.
+
+>>> from cameraready.minmax import VI, Box, MatrixGame, kuhn_poker, solve
+>>> result = solve(MatrixGame(kuhn_poker(), maximize=True), tol=1e-8)
+>>> result.converged, result.gap < 1e-7
+(True, True)
+>>> import numpy as np
+>>> a, b = -0.4, 0.84**0.5  # a rotation that drives every usual method away
+>>> problem = VI(lambda z: np.array([a * z[0] + b * z[1], a * z[1] - b * z[0]]), np.ones(2))
+>>> result = solve(problem, lipschitz=1.0, rho=-0.4, tol=1e-2)
+>>> result.status, bool(result.residual <= 1e-2)
+('converged', True)
+"""
+
+from cameraready.minmax.bilinear import Bilinear
+from cameraready.minmax.estimates import (
+    Comonotonicity,
+    estimate_comonotonicity,
+    estimate_lipschitz,
+)
+from cameraready.minmax.games import MatrixGame, kuhn_poker
+from cameraready.minmax.inclusion import VI, Inclusion, MinMax
+from cameraready.minmax.linear_program import LPErrors, LPSaddle
+from cameraready.minmax.resolvents import (
+    L1,
+    AffineSet,
+    Ball,
+    Box,
+    CappedSimplex,
+    FreeSpace,
+    GroupL2,
+    Halfspace,
+    L1Ball,
+    L2Squared,
+    Nonnegative,
+    Nuclear,
+    Polytope,
+    Product,
+    PSDCone,
+    SecondOrderCone,
+    Simplex,
+)
+from cameraready.minmax.robust import DRO, KL, ChiSquare, CVaR, LogisticLosses
+from cameraready.minmax.solving import (
+    METHODS,
+    ConvergenceWarning,
+    Iteration,
+    Result,
+    SolverState,
+    solve,
+)
+
+__all__ = [
+    "DRO",
+    "KL",
+    "L1",
+    "METHODS",
+    "VI",
+    "AffineSet",
+    "Ball",
+    "Bilinear",
+    "Box",
+    "CVaR",
+    "CappedSimplex",
+    "ChiSquare",
+    "Comonotonicity",
+    "ConvergenceWarning",
+    "FreeSpace",
+    "GroupL2",
+    "Halfspace",
+    "Inclusion",
+    "Iteration",
+    "L1Ball",
+    "L2Squared",
+    "LPErrors",
+    "LPSaddle",
+    "LogisticLosses",
+    "MatrixGame",
+    "MinMax",
+    "Nonnegative",
+    "Nuclear",
+    "PSDCone",
+    "Polytope",
+    "Product",
+    "Result",
+    "SecondOrderCone",
+    "Simplex",
+    "SolverState",
+    "estimate_comonotonicity",
+    "estimate_lipschitz",
+    "kuhn_poker",
+    "solve",
+]
