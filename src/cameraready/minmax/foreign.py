@@ -27,7 +27,7 @@ def by_rows(function: Callable[[np.ndarray], np.ndarray], z: Any) -> Any:
             raise ValueError("z must not require a gradient: this resolvent is computed by numpy")
         result = by_rows(function, z.detach().cpu().numpy())
         return torch.as_tensor(result, dtype=z.dtype, device=z.device)
-    if z.ndim == 1:
+    if z.ndim <= 1:
         return np.asarray(function(z))
     rows = [function(row) for row in z.reshape(-1, z.shape[-1])]
     return np.reshape(rows, z.shape)
