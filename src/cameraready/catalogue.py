@@ -96,6 +96,18 @@ SYSTEMS: tuple[System, ...] = (
         commands="cameraready.change_detection.commands:app",
         experiment="cameraready.change_detection.claims:experiment",
     ),
+    System(
+        slug="minmax",
+        name="Accelerated constrained min-max and comonotone inclusion",
+        line="min-max problems, games and linear programs with a certified last iterate",
+        paper="Cai, Oikonomou, Zheng, Accelerated Algorithms for Constrained Nonconvex-Nonconcave "
+        "Min-Max Optimization and Comonotone Inclusion, ICML 2024",
+        extra="minmax",
+        modules=("torch", "osqp", "highspy"),
+        claims_modules=("PEPit", "cvxpy", "sklearn"),
+        commands="cameraready.minmax.commands:app",
+        experiment="cameraready.minmax.claims:experiment",
+    ),
 )
 
 

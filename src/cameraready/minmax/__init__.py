@@ -19,6 +19,13 @@ test.
 """
 
 from cameraready.minmax.bilinear import Bilinear
+from cameraready.minmax.certificates import (
+    Certificate,
+    RunHistory,
+    Verification,
+    certify,
+    verify_run,
+)
 from cameraready.minmax.estimates import (
     Comonotonicity,
     estimate_comonotonicity,
@@ -46,15 +53,9 @@ from cameraready.minmax.resolvents import (
     SecondOrderCone,
     Simplex,
 )
+from cameraready.minmax.result import ConvergenceWarning, Iteration, Result, SolverState
 from cameraready.minmax.robust import DRO, KL, ChiSquare, CVaR, LogisticLosses
-from cameraready.minmax.solving import (
-    METHODS,
-    ConvergenceWarning,
-    Iteration,
-    Result,
-    SolverState,
-    solve,
-)
+from cameraready.minmax.solving import METHODS, solve
 
 __all__ = [
     "DRO",
@@ -68,6 +69,7 @@ __all__ = [
     "Box",
     "CVaR",
     "CappedSimplex",
+    "Certificate",
     "ChiSquare",
     "Comonotonicity",
     "ConvergenceWarning",
@@ -89,11 +91,15 @@ __all__ = [
     "Polytope",
     "Product",
     "Result",
+    "RunHistory",
     "SecondOrderCone",
     "Simplex",
     "SolverState",
+    "Verification",
+    "certify",
     "estimate_comonotonicity",
     "estimate_lipschitz",
     "kuhn_poker",
     "solve",
+    "verify_run",
 ]

@@ -102,7 +102,7 @@ class Bilinear(TwoPlayer):
         return join(self.operator_x(z[n:]), self.operator_y(z[:n]))
 
 
-def check_matrix(name: str, matrix: Any) -> Any:
+def check_matrix(name: str, given: Any) -> Any:
     """A dense or sparse matrix of finite real numbers, in floating point.
 
     Raises
@@ -112,6 +112,7 @@ def check_matrix(name: str, matrix: Any) -> Any:
     ValueError
         If it is empty, has not two dimensions, or holds NaN or infinity; the message names where.
     """
+    matrix: Any = given
     if not is_tensor(matrix) and not hasattr(matrix, "tocsr"):
         try:
             matrix = np.asarray(matrix)

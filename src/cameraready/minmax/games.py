@@ -69,7 +69,7 @@ class MatrixGame(Bilinear):
 
     @override
     def gap(self, z: Any) -> float:
-        """Duality gap, max (A'x) - min (Ay): how much both could gain together by changing strategy."""
+        """Duality gap, max (A'x) - min (Ay): what both could gain by changing strategy."""
         low, high = self.value_bounds(z)
         return high - low
 

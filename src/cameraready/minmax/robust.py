@@ -218,8 +218,9 @@ class DRO(TwoPlayer):
 
     def _pull_back(self, theta: Any) -> tuple[Any, Callable[[Any], Any]]:
         """(losses, function from q to the gradient of q'losses)."""
-        if hasattr(self.losses, "vjp"):
-            return self.losses.vjp(theta)
+        vjp: Any = getattr(self.losses, "vjp", None)
+        if vjp is not None:
+            return vjp(theta)
         import torch
 
         keys = list(theta) if isinstance(theta, dict) else None

@@ -1,17 +1,14 @@
 """The driver: step sizes, resets, stopping, and the result."""
 
-import json
 import math
-import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cameraready.common.checks import check_choice, check_positive
-from cameraready.common.files import atomic_write
 from cameraready.minmax import baselines
 from cameraready.minmax.anchored import (
     EAG,
@@ -26,15 +23,9 @@ from cameraready.minmax.arrays import is_tensor
 from cameraready.minmax.estimates import estimate_lipschitz, local_lipschitz
 from cameraready.minmax.inclusion import Inclusion
 from cameraready.minmax.method import Method, Trial
+from cameraready.minmax.result import ConvergenceWarning, Iteration, Result, SolverState
 
-__all__ = [
-    "METHODS",
-    "ConvergenceWarning",
-    "Iteration",
-    "Result",
-    "SolverState",
-    "solve",
-]
+__all__ = ["METHODS", "solve"]
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -62,127 +53,6 @@ _SHORTER = 0.9
 # Backtracking gives up after halving the step this often in a row.
 _MOST_HALVINGS = 60
 _ROUNDING = 64.0 * float(np.finfo(float).eps)
-
-
-class ConvergenceWarning(UserWarning):
-    """The largest number of iterations was reached before the tolerance."""
-
-
-class SolverState(NamedTuple):
-    """Where a run is: `solve` goes on from it exactly as if it had not stopped.
-
-    `state` is the method's own state; the rest belongs to the driver.
-    """
-
-    method: str
-    state: Any
-    step: float
-    rho: float
-    rung: int  # on the ladder of rho="auto"
-    first: float | None  # residual after the first step since the last reset
-    potential: float | None
-    moved: bool  # the anchor is no longer the starting point
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to an .npz file, whole or not at all."""
-        arrays, plain = {}, {}
-        for name, part in self.state._asdict().items():
-            if isinstance(part, int):
-                plain[name] = part
-            else:
-                arrays[name] = part.cpu().numpy() if is_tensor(part) else part
-        settings = self._asdict() | {"state": plain}
-        with atomic_write(path, "wb") as file:
-            np.savez(file, settings=np.array(json.dumps(settings)), **arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "SolverState":
-        """Read a state from an .npz file.
-
-        Raises
-        ------
-        ValueError
-            If the file holds no such state.
-        """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                settings = json.loads(str(file["settings"]))
-                kind = _state_type(settings["method"])
-                fields = settings["state"] | {
-                    name: file[name] for name in kind._fields if name in file
-                }
-            return cls(**(settings | {"state": kind(**fields)}))
-        except (KeyError, TypeError, ValueError, EOFError) as error:
-            raise ValueError(f"{os.fspath(path)} holds no state of a solver") from error
-
-
-class Iteration(NamedTuple):
-    """What `callback` sees after each iteration.
-
-    `state` is the method's state, with `z`, `correction`, `residual`, `k` since the last reset.
-    """
-
-    number: int
-    state: Any
-    residual: float
-    step: float
-    rho: float
-    problem: Inclusion
-
-
-@dataclass(frozen=True)
-class Result:
-    """What `solve` returns.
-
-    Attributes
-    ----------
-    x, y
-        The players' variables, in the form they were given; None where there are no players.
-    z
-        The solution: in the form of z0 for a `VI`, otherwise x and y in one vector.
-    residual : float
-        |F(z) + c| with c in A(z): a certified bound on the tangent residual at z.
-    residual_history : array, (iterations,)
-        The same after each iteration.
-    gap : float or None
-        Duality gap of a game, largest relative error of a linear program.
-    n_grad, n_prox : int
-        Evaluations of F and of the resolvent in this call, all counted.
-    converged : bool
-        residual <= tol.
-    status : str
-        "converged", "max_iter", "diverged", "stopped" (by the callback), "failed", "infeasible"
-        or "unbounded".
-    step, rho : float
-        As used last.
-    message : str
-        What happened, in words.
-    certificate_bound : float or None
-        The a-priori bound on the residual, 2 distance / ((step + 2 rho) k) with k counted from
-        the last reset: for "feg", when L is known or the step has been checked by backtracking,
-        and the problem knows a bound on the distance.
-    resets : int
-        How often the anchor was reset.
-    state : SolverState
-        For ``solve(problem, resume=result.state)``.
-    """
-
-    x: Any
-    y: Any
-    z: Any
-    residual: float
-    residual_history: np.ndarray
-    gap: float | None
-    n_grad: int
-    n_prox: int
-    converged: bool
-    status: str
-    step: float
-    rho: float
-    message: str
-    certificate_bound: float | None
-    resets: int
-    state: SolverState
 
 
 def solve(
@@ -306,6 +176,7 @@ class _Run:
                 f"{type(problem).__name__}"
             )
         self.problem, self.method, self.settings = problem, method, settings
+        self.lipschitz: float | None = None
         self.counts = problem.n_grad, problem.n_prox
         self.notes = [problem.note] if problem.note else []
         self.history: list[float] = []
@@ -355,7 +226,8 @@ class _Run:
             )
             self.step, self.rho, self.rung = resume.step, resume.rho, resume.rung
             self.first, self.potential, self.moved = resume.first, resume.potential, resume.moved
-            self.lipschitz = settings.lipschitz if _is_number(settings.lipschitz) else None
+            given = settings.lipschitz
+            self.lipschitz = None if given is None or isinstance(given, str) else given
             if _is_number(settings.step):
                 self.step = float(settings.step)
             if _is_number(settings.rho):
@@ -634,10 +506,6 @@ class _Run:
         return feg_bound(distance, k, self.step, self.rho)
 
 
-def _state_type(method: str) -> Any:
-    return AnchoredState if METHODS[method].anchored else baselines.BaselineState
-
-
 def _like(part: Any, z0: Any) -> Any:
     """A stored vector in the type of the problem's."""
     if is_tensor(z0):
@@ -658,7 +526,7 @@ def _number_or(name: str, value: Any, word: str, *, positive: bool = True) -> fl
         return value
     if positive:
         return check_positive(name, value)
-    if isinstance(value, bool) or not np.isscalar(value) or not math.isfinite(float(value)):
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number or {word!r}, not {value!r}")
     return float(value)
 
