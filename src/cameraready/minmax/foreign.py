@@ -1,6 +1,7 @@
 """Resolvents from elsewhere: pyproximal's operators, objects with ``prox``, plain functions."""
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,11 @@ class PyProximal(Resolvent):
 
     @override
     def _resolve(self, z: Any, step: Any) -> Any:
-        if getattr(step, "ndim", 0):
-            raise ValueError("step must be one number for an operator of pyproximal")
+        each = step[..., 0].reshape(-1).tolist() if getattr(step, "ndim", 0) else None
+        steps = iter(each) if each is not None else repeat(step)
 
         def one(row: np.ndarray) -> np.ndarray:
-            result = np.asarray(self.operator.prox(row, step))
+            result = np.asarray(self.operator.prox(row, next(steps)))
             if result.shape != row.shape:
                 raise ValueError(
                     f"a resolvent must keep the shape of z, {row.shape}, "

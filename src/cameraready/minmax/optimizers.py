@@ -155,7 +155,7 @@ class FEG(_Anchored):
     -----
     The state of a parameter is ``anchor``, ``k`` and, with a resolvent, ``c``. Parameters in
     bfloat16 or half have these, and ``iterate``, in single precision. `torch.amp.GradScaler` takes
-    no optimizer with a closure; autocast to bfloat16 needs none. A schedule that makes lr decay works
+    no optimizer with a closure; autocast to bfloat16 needs none. A schedule that lowers lr works
     against the anchor, whose pull does not shrink with lr; reset the anchor when lr changes.
 
     Examples
