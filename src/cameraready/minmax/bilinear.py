@@ -102,7 +102,7 @@ class Bilinear(TwoPlayer):
         return join(self.operator_x(z[n:]), self.operator_y(z[:n]))
 
 
-def check_matrix(name: str, given: Any) -> Any:
+def check_matrix(name: str, matrix: Any) -> Any:
     """A dense or sparse matrix of finite real numbers, in floating point.
 
     Raises
@@ -112,36 +112,38 @@ def check_matrix(name: str, given: Any) -> Any:
     ValueError
         If it is empty, has not two dimensions, or holds NaN or infinity; the message names where.
     """
-    matrix: Any = given
-    if not is_tensor(matrix) and not hasattr(matrix, "tocsr"):
-        try:
-            matrix = np.asarray(matrix)
-        except ValueError:
-            raise ValueError(f"{name} must be a matrix: all rows equally long") from None
-        if matrix.dtype.kind not in "fiub":
-            raise TypeError(f"{name} must hold real numbers only, not {_first_other(matrix)}")
+    if is_tensor(matrix):
+        matrix = matrix.detach() if matrix.is_floating_point() else matrix.double()
+        shown: Any = matrix.cpu().numpy()
+    elif hasattr(matrix, "tocsr"):
+        matrix = matrix.tocsr().astype(float)
+        shown = matrix
+    else:
+        matrix = shown = _real_matrix(name, matrix)
     if len(matrix.shape) != 2:
         raise ValueError(f"{name} must have two dimensions, not {len(matrix.shape)}")
     if 0 in matrix.shape:
         raise ValueError(f"{name} is empty: its shape is {tuple(matrix.shape)}")
-    if is_tensor(matrix):
-        matrix = matrix.detach() if matrix.is_floating_point() else matrix.double()
-        finite = matrix.isfinite().cpu().numpy()
-    elif hasattr(matrix, "tocsr"):
-        matrix = matrix.tocsr().astype(float)
-        if not np.isfinite(matrix.data).all():
-            raise ValueError(f"{name} must hold finite numbers only")
-        return matrix
-    else:
-        matrix = matrix if matrix.dtype.kind == "f" else matrix.astype(float)
-        finite = np.isfinite(matrix)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0].tolist()
+    entries = shown.data if hasattr(shown, "tocoo") else shown
+    if not np.isfinite(entries).all():
+        rows, columns = shown.nonzero()  # NaN and infinity are not zero
+        bad = ~np.isfinite(np.asarray(shown[rows, columns]).reshape(-1))
+        row, column = int(rows[bad][0]), int(columns[bad][0])
         raise ValueError(
             f"{name} must hold finite numbers only, but row {row}, column {column} (counted from "
-            f"0) is {float(matrix[row, column])}"
+            f"0) is {float(shown[row, column])}"
         )
     return matrix
+
+
+def _real_matrix(name: str, matrix: Any) -> np.ndarray:
+    try:
+        array = np.asarray(matrix)
+    except ValueError:
+        raise ValueError(f"{name} must be a matrix: all rows equally long") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers only, not {_first_other(array)}")
+    return array if array.dtype.kind == "f" else array.astype(float)
 
 
 def _first_other(matrix: Any) -> str:

@@ -1,5 +1,6 @@
 """Linear programs as saddle points."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,11 @@ class LPSaddle(Bilinear):
         Right-hand sides.
     bounds : pair or sequence of pairs
         (low, high) for all variables, or one pair each; None is no bound.
+    scale : bool
+        Solve for scaled variables: rows and columns of G are brought to the size 1 (Ruiz), and
+        costs and right-hand sides to the same norm, which balances primal and dual. A vector z of
+        this problem is in the scaled variables; `players` gives x and y in the program's units,
+        `vector` goes the other way.
 
     Raises
     ------
@@ -51,7 +57,7 @@ class LPSaddle(Bilinear):
     Examples
     --------
     >>> program = LPSaddle([1.0, 1.0], A_ub=[[-1.0, -2.0]], b_ub=[-2.0])
-    >>> program.errors(np.array([0.0, 1.0, 0.5])).gap
+    >>> round(program.errors(program.vector([0.0, 1.0], [0.5])).gap, 12)
     0.0
     """
 
@@ -65,6 +71,8 @@ class LPSaddle(Bilinear):
         A_eq: Any = None,  # noqa: N803
         b_eq: Any = None,
         bounds: Any = (0, None),
+        *,
+        scale: bool = True,
     ) -> None:
         costs = _numbers("c", c)
         n = len(costs)
@@ -93,39 +101,50 @@ class LPSaddle(Bilinear):
                 "A_ub and A_eq are both missing: with bounds alone, each variable lies at an end"
             )
         self.n_ub = 0 if A_ub is None else matrices[0].shape[0]
-        rows = _stack(matrices)
-        self.h = np.concatenate(sides)
+        self.costs, self.G, self.h = costs, _stack(matrices), np.concatenate(sides)
         self.low, self.high = _bounds(bounds, n)
-        multipliers = np.full(len(self.h), -np.inf)
+        self.x_unit, self.y_unit = np.ones(n), np.ones(len(self.h))
+        if scale:
+            self.x_unit, self.y_unit = _units(self.G, self.costs, self.h)
+        free = np.full(len(self.h), np.inf)
+        multipliers = -free
         multipliers[: self.n_ub] = 0.0
         super().__init__(
-            rows.T,
-            b=costs,
-            c=self.h,
-            X=Box(self.low, self.high),
-            Y=Box(multipliers, np.full(len(self.h), np.inf)),
+            _scaled(self.G, self.y_unit, self.x_unit).T,
+            b=self.x_unit * self.costs,
+            c=self.y_unit * self.h,
+            X=Box(self.low / self.x_unit, self.high / self.x_unit),
+            Y=Box(multipliers, free),
         )
+
+    @override
+    def players(self, z: Any) -> tuple[Any, Any]:
+        return self.x_unit * z[: self.split], self.y_unit * z[self.split :]
+
+    def vector(self, x: Any, y: Any) -> np.ndarray:
+        """The vector z of a primal and a dual point in the program's units."""
+        return np.concatenate((np.asarray(x) / self.x_unit, np.asarray(y) / self.y_unit))
 
     def objective(self, z: Any) -> float:
         """The costs c'x."""
-        return float(self.b @ z[: self.split])
+        return float(self.costs @ self.players(z)[0])
 
     def errors(self, z: Any) -> LPErrors:
         """The errors of primal and dual solution together."""
-        x, y = z[: self.split], z[self.split :]
-        excess = -self.operator_y(x)  # Gx - h
+        x, y = self.players(z)
+        excess = self.G @ x - self.h
         excess[: self.n_ub] = np.maximum(excess[: self.n_ub], 0.0)
-        reduced = self.operator_x(y)  # c + G'y
+        reduced = self.costs + self.G.T @ y
         end = np.where(reduced > 0, self.low, self.high)
         free = ~np.isfinite(end)
-        primal = float(self.b @ x)
+        primal = float(self.costs @ x)
         dual = float(reduced[~free] @ end[~free] - self.h @ y)
         return LPErrors(
             primal,
             dual,
             abs(primal - dual) / (1.0 + abs(primal) + abs(dual)),
             float(np.linalg.norm(excess) / (1.0 + np.linalg.norm(self.h))),
-            float(np.linalg.norm(reduced[free]) / (1.0 + np.linalg.norm(self.b))),
+            float(np.linalg.norm(reduced[free]) / (1.0 + np.linalg.norm(self.costs))),
         )
 
     @override
@@ -137,9 +156,9 @@ class LPSaddle(Bilinear):
         """The solution by HiGHS: what `scipy.optimize.linprog` returns."""
         from scipy.optimize import linprog
 
-        rows, k = self._transposed, self.n_ub
+        rows, k = self.G, self.n_ub
         return linprog(
-            self.b,
+            self.costs,
             A_ub=rows[:k] if k else None,
             b_ub=self.h[:k] if k else None,
             A_eq=rows[k:] if k < len(self.h) else None,
@@ -176,6 +195,27 @@ def _stack(matrices: list[Any]) -> Any:
 
         return scipy.sparse.vstack(matrices, format="csr")
     return np.vstack(matrices)
+
+
+def _scaled(matrix: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
+    if hasattr(matrix, "tocsr"):
+        return matrix.multiply(rows[:, None]).multiply(columns[None, :]).tocsr()
+    return rows[:, None] * matrix * columns[None, :]
+
+
+def _units(matrix: Any, costs: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Units of x and y: ten rounds of Ruiz's equilibration, then equal norms of costs and sides."""
+    rows, columns = np.ones(matrix.shape[0]), np.ones(matrix.shape[1])
+    for _ in range(10):
+        size = abs(_scaled(matrix, rows, columns))
+        for units, axis in ((rows, 1), (columns, 0)):
+            largest = size.max(axis=axis)
+            largest = largest.toarray() if hasattr(largest, "toarray") else largest
+            largest = np.asarray(largest, dtype=float).reshape(-1)
+            units /= np.sqrt(np.where(largest > 0, largest, 1.0))
+    cost, side = np.linalg.norm(columns * costs), np.linalg.norm(rows * sides)
+    balance = math.sqrt(cost / side) if cost > 0 and side > 0 else 1.0
+    return columns / balance, rows * balance
 
 
 def _bounds(bounds: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
