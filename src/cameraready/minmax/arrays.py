@@ -36,7 +36,16 @@ def positive_part(z: Any) -> Any:
 
 
 def sort_descending(z: Any) -> Any:
-    """``z`` sorted along its last axis, the greatest first."""
-    if is_tensor(z):
-        return z.sort(dim=-1, descending=True).values
-    return np.sort(z, axis=-1)[..., ::-1]
+    """``z`` sorted along its last axis, the greatest first; a tensor must need no gradient."""
+    if not is_tensor(z):
+        return np.sort(z, axis=-1)[..., ::-1]
+    if z.device.type == "cpu":
+        import torch
+
+        try:
+            rows = z.numpy()
+        except RuntimeError:  # inside torch.func's transforms a tensor has no numbers of its own
+            pass
+        else:  # numpy sorts with vector instructions, ten times as fast
+            return torch.from_numpy(np.sort(rows, axis=-1)).flip(-1)
+    return z.sort(dim=-1, descending=True).values

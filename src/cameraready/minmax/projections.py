@@ -272,12 +272,21 @@ def _simplex_threshold(z: Any, total: float) -> Any:
     u is z sorted, the greatest first; see J. Duchi et al., ICML 2008. Shifting by u_1 keeps the
     digits that matter where z is far from zero.
     """
-    u = sort_descending(z)
-    top = u[..., :1].detach() if is_tensor(z) else u[..., :1]
     xp = namespace(z)
-    ranks = xp.arange(1, u.shape[-1] + 1, **({"device": z.device} if is_tensor(z) else {}))
-    means = (xp.cumsum(u - top, axis=-1) - total) / ranks
-    return top + xp.amax(means, axis=-1, keepdims=True)
+    if not is_tensor(z):
+        u = sort_descending(z)
+        top = u[..., :1]
+        ranks = np.arange(1, u.shape[-1] + 1)
+        return top + np.amax((np.cumsum(u - top, axis=-1) - total) / ranks, -1, keepdims=True)
+    u = sort_descending(z.detach())
+    top = u[..., :1]
+    ranks = xp.arange(1, u.shape[-1] + 1, device=z.device)
+    rough = xp.amax((xp.cumsum(u - top, axis=-1) - total) / ranks, axis=-1, keepdims=True)
+    # Once it is known which entries stay positive, the threshold is their mean: with a gradient.
+    shifted = z - top
+    free = shifted > rough
+    inside = xp.where(free, shifted, xp.zeros_like(shifted))
+    return top + (inside.sum(-1)[..., None] - total) / free.sum(-1)[..., None]
 
 
 class Simplex(ConvexSet):
