@@ -147,6 +147,8 @@ def _real_matrix(name: str, matrix: Any) -> np.ndarray:
 
 
 def _first_other(matrix: Any) -> str:
+    if matrix.dtype.kind == "c":
+        return "complex ones"
     for place, entry in np.ndenumerate(matrix):
         try:
             float(entry)
