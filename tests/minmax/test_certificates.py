@@ -124,7 +124,7 @@ def test_a_wrong_rho_shows_in_the_potential_and_the_bound():
 
 
 def test_restarts_are_verified_between_resets():
-    game = MatrixGame(kuhn_poker())
+    game = MatrixGame(kuhn_poker(), maximize=True)
     history = RunHistory()
     solve(game, tol=0, max_iter=600, callback=history)
     assert history.k.count(1) > 3

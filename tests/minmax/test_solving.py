@@ -221,6 +221,29 @@ def test_backtracking_shortens_the_step_with_a_reset_until_it_fits():
     assert abs(F(result.z)) <= 1e-4
 
 
+def flattening():
+    # Steep at the start, flat around the solution.
+    return VI(lambda z: np.where(abs(z) > 1, 20 * z - 19 * np.sign(z), z) + 0.5, np.full(3, 4.0))
+
+
+def test_backtracking_lengthens_the_step_where_f_is_flat():
+    known = solve(flattening(), lipschitz=20.0, tol=2e-2)
+    unknown = solve(flattening(), tol=2e-2)
+    assert unknown.step > 4 / 20
+    assert 4 * unknown.n_grad < known.n_grad
+
+
+def test_a_resumed_run_keeps_what_backtracking_has_seen(tmp_path):
+    whole = solve(flattening(), tol=0, max_iter=150)
+    for n in (10, 40, 70):
+        part = solve(flattening(), tol=0, max_iter=n)
+        part.state.save(tmp_path / "state.npz")
+        state = SolverState.load(tmp_path / "state.npz")
+        rest = solve(flattening(), tol=0, max_iter=150 - n, resume=state)
+        np.testing.assert_array_equal(rest.z, whole.z)
+        assert rest.step == whole.step
+
+
 def test_power_iteration_gives_the_step():
     problem = Bilinear(np.diag([3.0, 1.0]), X=Box(-1, 1), Y=Box(-1, 1), x0=[1, 1], y0=[1, 1])
     result = solve(problem, lipschitz="power", tol=0, max_iter=3)
@@ -245,7 +268,7 @@ def test_kuhn_poker_with_restart_reaches_the_value():
 
 
 def test_the_restart_rule_is_a_fall_by_four_in_at_least_eight_steps():
-    game, kept = MatrixGame(kuhn_poker()), []
+    game, kept = MatrixGame(kuhn_poker(), maximize=True), []
     solve(game, lipschitz=15.0, tol=0, max_iter=300, callback=lambda i: kept.append(i))
     first, seen = None, 0
     for iteration, following in pairwise(kept):
@@ -278,7 +301,7 @@ def test_rho_auto_finds_one_that_converges():
 def test_rho_auto_stays_at_zero_on_a_monotone_problem():
     problem, lipschitz, _ = problems.monotone(4)
     assert solve(problem, lipschitz=lipschitz, rho="auto", tol=0, max_iter=500).rho == 0
-    game = MatrixGame(kuhn_poker())
+    game = MatrixGame(kuhn_poker(), maximize=True)
     assert solve(game, rho="auto", tol=0, max_iter=3000).rho == 0  # down to rounding errors
 
 
@@ -312,7 +335,7 @@ def test_backtracking_with_a_negative_rho_stays_in_the_window():
 @pytest.mark.parametrize("method", ["feg", "eag", "eag2", "eg", "ogda", "arg", "halpern", "gda"])
 def test_a_resumed_run_equals_one_without_a_break(method, tmp_path):
     def make():
-        return MatrixGame(kuhn_poker())
+        return MatrixGame(kuhn_poker(), maximize=True)
 
     whole = solve(make(), method, tol=0, max_iter=120)
     part = solve(make(), method, tol=0, max_iter=50)

@@ -62,6 +62,7 @@ class Method:
 def resolve(problem: Inclusion, y: Any, step: float) -> tuple[Any, Any, Any, Any]:
     """(z, F(z), c, F(z) + c) for z = J_{step A}(y), with c = (y - z)/step in A(z) for free."""
     z = problem.resolvent(y, step)
-    correction = (y - z) / step
+    correction = y - z
+    correction /= step
     value = problem.operator(z)
     return z, value, correction, value + correction

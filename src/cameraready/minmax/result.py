@@ -13,13 +13,27 @@ from cameraready.minmax.arrays import is_tensor
 from cameraready.minmax.baselines import BaselineState
 from cameraready.minmax.inclusion import Inclusion
 
-__all__ = ["ConvergenceWarning", "Iteration", "Result", "SolverState"]
+__all__ = ["ConvergenceWarning", "Growth", "Iteration", "Result", "SolverState"]
 
 _STATES: dict[str, Any] = {kind.__name__: kind for kind in (AnchoredState, BaselineState)}
 
 
 class ConvergenceWarning(UserWarning):
     """The largest number of iterations was reached before the tolerance."""
+
+
+class Growth(NamedTuple):
+    """When backtracking next considers a longer step.
+
+    `steepest` is the largest share of what F allows that the step has used since the last look;
+    the next look is at k = `look_at`, the first one after a reset at k = `least`. `tried` is true
+    while the last change of the step was a longer one.
+    """
+
+    steepest: float
+    look_at: int
+    least: int
+    tried: bool
 
 
 class SolverState(NamedTuple):
@@ -36,6 +50,7 @@ class SolverState(NamedTuple):
     first: float | None  # residual after the first step since the last reset
     potential: float | None
     moved: bool  # the anchor is no longer the starting point
+    growth: Growth
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, whole or not at all."""
@@ -65,7 +80,8 @@ class SolverState(NamedTuple):
                 fields = settings["state"] | {
                     name: file[name] for name in kind._fields if name in file
                 }
-            return cls(**(settings | {"state": kind(**fields)}))
+            settings |= {"state": kind(**fields), "growth": Growth(*settings["growth"])}
+            return cls(**settings)
         except (KeyError, TypeError, ValueError, EOFError) as error:
             raise ValueError(f"{os.fspath(path)} holds no state of a solver") from error
 

@@ -23,7 +23,13 @@ from cameraready.minmax.arrays import is_tensor
 from cameraready.minmax.estimates import estimate_lipschitz, local_lipschitz
 from cameraready.minmax.inclusion import Inclusion
 from cameraready.minmax.method import Method, Trial
-from cameraready.minmax.result import ConvergenceWarning, Iteration, Result, SolverState
+from cameraready.minmax.result import (
+    ConvergenceWarning,
+    Growth,
+    Iteration,
+    Result,
+    SolverState,
+)
 
 __all__ = ["METHODS", "solve"]
 
@@ -50,6 +56,8 @@ _RHO_LADDER = (0.0, -0.05, -0.1, -0.2, -0.3, -0.4, -0.45)
 _RESTART_FACTOR, _RESTART_AFTER = 4.0, 8
 # Backtracking shortens the step by this at least, and by a half at most.
 _SHORTER = 0.9
+# The step is doubled where, in half of at least so many steps, it used so little of what F allows.
+_GROW_AFTER, _FLAT = 32, 0.5
 # Backtracking gives up after halving the step this often in a row.
 _MOST_HALVINGS = 60
 _ROUNDING = 64.0 * float(np.finfo(float).eps)
@@ -83,8 +91,9 @@ def solve(
         "alternating-gda", "arg", "halpern", "pdhg".
     step : float or "auto"
         Step size. "auto" is the method's default for L when `lipschitz` is given; otherwise it
-        starts from an estimate by one finite difference, and is halved, with a reset of the
-        anchor, when F turns out steeper between two points.
+        starts from an estimate by one finite difference, and is shortened, with a reset of the
+        anchor, when F turns out steeper between two points. Where there are no restarts, it is
+        doubled, with a reset, when F has long been flat; this is ours, not the paper's.
     rho : float or "auto"
         Comonotonicity of F + A: 0 for monotone (convex-concave) problems, negative for mildly
         nonmonotone ones. "auto" (for "feg") starts with 0 and lowers it when the potential rises.
@@ -181,6 +190,7 @@ class _Run:
         self.notes = [problem.note] if problem.note else []
         self.history: list[float] = []
         self.resets, self.halvings, self.checked = 0, 0, 0
+        self.growth = Growth(0.0, _GROW_AFTER, _GROW_AFTER, False)
         self.auto_rho = settings.rho == "auto"
         self.backtracking = settings.step == "auto" and settings.lipschitz is None
         self.watching = method.has_potential and (self.auto_rho or settings.check_potential)
@@ -226,6 +236,7 @@ class _Run:
             )
             self.step, self.rho, self.rung = resume.step, resume.rho, resume.rung
             self.first, self.potential, self.moved = resume.first, resume.potential, resume.moved
+            self.growth = resume.growth
             given = settings.lipschitz
             self.lipschitz = None if given is None or isinstance(given, str) else given
             if _is_number(settings.step):
@@ -303,8 +314,11 @@ class _Run:
                         return "failed"
                     continue
                 self.state = new
+                del trial  # two vectors, not needed during the next step
                 self.halvings = 0
                 history.append(norm)
+                if new.k == self.growth.look_at:
+                    self._maybe_grow()
                 if self.restarting or new.k == 1:
                     self._maybe_restart(new, norm)
                 if callback is not None and callback(
@@ -314,6 +328,19 @@ class _Run:
                 if norm <= tol and tol > 0:
                     return "converged"
         return "max_iter"
+
+    def _maybe_grow(self) -> None:
+        """A longer step and a reset, where F has been flat for half of the steps since the last."""
+        growth = self.growth
+        self.growth = growth._replace(steepest=0.0, look_at=2 * growth.look_at)
+        free = self.backtracking and self.method.anchored and not self.restarting
+        if not free or growth.steepest > _FLAT:
+            return
+        self.step *= 2.0
+        if self.auto_rho:
+            self.rho = _RHO_LADDER[self.rung] * self.step
+        self._reset()
+        self.growth = self.growth._replace(tried=True)
 
     def _maybe_restart(self, new: Any, norm: float) -> None:
         if new.k == 1:
@@ -336,6 +363,7 @@ class _Run:
             past = state.value if self.method is baselines.OGDA else state.z
             self.state = state._replace(anchor=state.z, past=past, k=0)
         self.first = self.potential = None
+        self.growth = self.growth._replace(steepest=0.0, look_at=self.growth.least)
         self.moved = True
         self.resets += 1
 
@@ -347,6 +375,9 @@ class _Run:
             return True
         allowed = self.method.default(self.rho * rise / run)
         if self.step * rise <= allowed * run:
+            used = self.step * rise / (allowed * run)
+            if used > self.growth.steepest:
+                self.growth = self.growth._replace(steepest=used)
             return True
         first, value = trial.first, trial.first_value
         noise = math.sqrt(first @ first) + self.step * math.sqrt(value @ value)
@@ -370,6 +401,8 @@ class _Run:
             rise, run = math.sqrt(values @ values), math.sqrt(points @ points)
             fitting = _SHORTER * self.method.default(self.rho * rise / run) * run / rise
         self.step = max(self.step / 2.0, min(fitting, _SHORTER * self.step))
+        if self.growth.tried:  # too long: wait longer before the next try
+            self.growth = self.growth._replace(tried=False, least=4 * self.growth.least)
         if self.auto_rho:
             self.rho = _RHO_LADDER[self.rung] * self.step
         if self.method.takes_rho and not self.step + 2.0 * self.rho > 0:
@@ -487,6 +520,7 @@ class _Run:
                 self.first,
                 self.potential,
                 self.moved,
+                self.growth,
             ),
         )
 
