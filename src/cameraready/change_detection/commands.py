@@ -26,7 +26,7 @@ from cameraready.change_detection import (
 from cameraready.change_detection import plan as make_plan
 from cameraready.change_detection.base import SequentialDetector
 from cameraready.change_detection.confidence_sequence import RangeError, describe
-from cameraready.change_detection.planning import detectable_shift
+from cameraready.change_detection.planning import LONGEST, detectable_shift
 from cameraready.change_detection.records import Column, Place, Record, Source
 from cameraready.common.checks import check_positive
 from cameraready.common.files import atomic_write
@@ -302,7 +302,8 @@ def batch(
     plot
         A picture of the series, the alarms and the changes (.png, .svg or .pdf).
     restart
-        Where to go on after an alarm: behind it, or already behind the change that it found.
+        Where to go on after an alarm: behind it, or already behind the change that it found. Then
+        --arl holds for the first alarm; later false ones come up to about twice as often.
     fail_on_alarm
         Exit with code 3 if there was an alarm.
     """
@@ -384,11 +385,12 @@ def plan(
     unseen = detectable_shift(
         sequence.with_alpha(1.0 / arl), found.before, standard_deviation=standard_deviation
     )
-    least = "more than 100000" if found.minimum_before is None else str(found.minimum_before)
+    least = f"more than {LONGEST}" if found.minimum_before is None else str(found.minimum_before)
+    most = "at most" if found.exact else "about"
     print(f"observations needed before the change:      {least}")
-    print(f"with {found.before} before it, mean delay at most:   {_round_up(found.delay_bound)}")
+    print(f"with {found.before} before it, mean delay {most}:   {_round_up(found.delay_bound)}")
     print(f"shifts that may then pass unseen:           up to {unseen:.4g}")
-    print(f"with the level before known, at most:       {_round_up(found.delay_bound_known)}")
+    print(f"with the level before known, {most}:       {_round_up(found.delay_bound_known)}")
 
 
 @app.command
@@ -514,7 +516,7 @@ def _stream(
             saved = taken
 
     save()  # a state that cannot be written is told before the work
-    source.waiting = save  # type: ignore[method-assign]
+    source.waiting = save
     alarms = rows = 0
     with _ended_by_signal():
         try:
