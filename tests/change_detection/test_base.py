@@ -476,3 +476,18 @@ def test_reset_forgets_everything():
     detector.reset()
     assert seen(detector) == seen(MAKES["gaussian"]())
     assert detector.detections_ == []
+
+
+def test_an_alarm_among_what_a_grid_was_learned_from_is_saved_and_traced():
+    x = np.concatenate([np.zeros(40), np.full(60, 9.0), np.zeros(20)])
+    detector = ConfidenceSequenceDetector(cs.CDF(assume_iid=True, window=100), arl=5)
+    result = detector.detect(x[:100])
+    assert result.index == 100  # heard with the observation that made the beginning possible
+    assert len(result.trace[0]) == len(result.trace[1]) == 100
+    state = json.loads(json.dumps(detector.state_dict()))
+    other = detector.clone()
+    other.load_state_dict(state)
+    assert other.drift_detected
+    assert other.alarms_ == [100]
+    assert detector.update_many(x) == other.update_many(x)
+    assert detector.state_dict() == other.state_dict()

@@ -62,6 +62,9 @@ ROWS = {
         "digits-noise",
         "digits-dimming",
         "digits-shift by a pixel",
+        "digits-best-noise",
+        "digits-best-dimming",
+        "digits-best-shift by a pixel",
         "digits-false-alarms",
     },
     "5 Nile": {"nile-alarm", "nile-interval"},
@@ -113,31 +116,33 @@ def test_the_bounds_of_the_theorem_are_finite_and_kept(once):
 @pytest.mark.parametrize("arl", [100.0, 1000.0])
 def test_a_bound_of_the_theorem(name, arl):
     before = claims.WORDS[name][1]
-    bound = claims.delay_bound(name, arl, before)
-    u = bound * (1 - 1 / arl)
+    bound = claims.theorem(name, arl, before)
+    u = (bound * (1 - 1 / arl) - 2) / 1.2
     assert u == pytest.approx(round(u))
     assert 1 <= u < 4000  # what the streams have after the change
-    assert claims.delay_bound(name, arl, 2 * before) <= bound
+    assert claims.theorem(name, arl, 2 * before) <= bound
 
 
 def test_the_bound_for_means_is_that_of_plan():
     from cameraready.change_detection import cs, plan
 
     found = plan(1000, 1.0, cs.Gaussian(), before=2000)
-    assert claims.delay_bound("mean", 1000.0, 2000) == pytest.approx(found.delay_bound)
+    assert claims.theorem("mean", 1000.0, 2000) == pytest.approx(found.delay_bound)
 
 
 def test_baselines_are_rivers_at_default_and_calibrated(once):
     by_key = {claim.key: claim for claim in once.claims}
     for kind in ("default", "calibrated"):
         name = by_key[f"delay-sr-{kind}-0.4-0.6"].baseline_name
-        assert name in {f"ADWIN ({kind})", f"PageHinkley ({kind})"}
+        peers = claims.DEFAULTS if kind == "default" else claims.CALIBRATED
+        assert name in {f"{peer} ({kind})" for peer in peers}
     for key in ("rare-SR, 1/alpha = 10000", "digits-false-alarms"):
         assert "DDM" in by_key[key].baseline_name
     assert "ADWIN" in by_key["digits-noise"].baseline_name
     names = [event["name"] for event in of(once, "setting")]
-    assert "ADWIN, calibrated" in names
-    assert "PageHinkley, calibrated" in names
+    for peer in claims.CALIBRATED:
+        for mean in (0.3, 0.4):
+            assert f"{peer}, calibrated at mean {mean}" in names
 
 
 def test_the_figures_are_drawn_for_both_pages(once):

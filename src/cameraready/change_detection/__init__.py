@@ -33,17 +33,27 @@ from cameraready.change_detection.e_detectors import (
     GaussianIncrement,
 )
 from cameraready.change_detection.localisation import change_point
-from cameraready.change_detection.lorden import LordenDetector, NormalMixtureTest
+from cameraready.change_detection.lorden import (
+    LordenDetector,
+    NormalMixtureTest,
+    SequentialTest,
+)
 from cameraready.change_detection.monitor import ClassifierMonitor
 from cameraready.change_detection.multistream import MultiStream
-from cameraready.change_detection.planning import detectable_shift, plan
-from cameraready.change_detection.simulation import simulate_arl, simulate_delay
+from cameraready.change_detection.planning import Plan, detectable_shift, plan
+from cameraready.change_detection.simulation import (
+    DelayEstimate,
+    RunLengths,
+    simulate_arl,
+    simulate_delay,
+)
 
 __all__ = [
     "BettingIncrement",
     "ClassifierMonitor",
     "CompositeEDetector",
     "ConfidenceSequenceDetector",
+    "DelayEstimate",
     "Detection",
     "DetectionResult",
     "EDetector",
@@ -51,7 +61,10 @@ __all__ = [
     "LordenDetector",
     "MultiStream",
     "NormalMixtureTest",
+    "Plan",
     "RangeError",
+    "RunLengths",
+    "SequentialTest",
     "change_point",
     "confidence_set",
     "cs",

@@ -37,7 +37,7 @@ from cameraready.change_detection.repeated import prune_geometric, prune_window,
 __all__ = ["FRACTIONS", "CellEngine", "RepeatedCellEngine", "bets", "cut"]
 
 FRACTIONS = (0.03, 0.06, 0.12, 0.25, 0.5, 0.9)
-TINY = 1e-300
+TINY = 1e-300  # spares slow subnormal numbers; n times this is no wealth to speak of
 NO_SPANS = np.empty((0, 2), np.int64)
 KINDS = {"sr": 0, "cusum": 1}
 FIXED = 2  # one test begun with the first observation: the betting confidence sequence itself
@@ -233,7 +233,7 @@ def advance_repeated(
     """The repeated betting confidence sequence: a wealth for every start that is kept.
 
     Parameters as for `advance_e_detector`, with wealth of shape (slots, bets, cells) and the slots
-    in use listed by `order` (see `engines.advance_one`); settings: growth, window, 1 if the level
+    in use listed by `order` (see `repeated.advance_one`); settings: growth, window, 1 if the level
     of the start at m is alpha 6 / (pi^2 m^2), direction.
     """
     growth, window, infinite, direction = settings[0], int(settings[1]), settings[2], settings[3]

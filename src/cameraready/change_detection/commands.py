@@ -26,7 +26,7 @@ from cameraready.change_detection import (
 from cameraready.change_detection import plan as make_plan
 from cameraready.change_detection.base import SequentialDetector
 from cameraready.change_detection.confidence_sequence import RangeError, describe
-from cameraready.change_detection.planning import detectable_shift
+from cameraready.change_detection.planning import LONGEST, detectable_shift
 from cameraready.change_detection.records import Column, Place, Record, Source
 from cameraready.common.checks import check_positive
 from cameraready.common.files import atomic_write
@@ -54,6 +54,8 @@ Sequence = Literal[
 ]
 Side = Literal["both", "up", "down"]
 Policy = Literal["raise", "clip", "skip"]
+Flag = Annotated[bool, Parameter(negative="")]
+File = Annotated[str, Parameter(allow_leading_hyphen=True)]
 Interval = Annotated[tuple[float, float], Parameter(negative="")]
 ALARM = 3  # exit code of --fail-on-alarm
 
@@ -98,7 +100,7 @@ class Watching:
     sigma: float | None = None
     tune_at: float = 100.0
     p: float | None = None
-    assume_iid: Annotated[bool, Parameter(negative="")] = False
+    assume_iid: Flag = False
     theta0: float | None = None
     direction: Side = "both"
     on_range: Policy = "raise"
@@ -139,27 +141,13 @@ class Watching:
         return value
 
 
-@app.command
-def watch(
-    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    /,
-    *,
-    column: str | None = None,
-    time: str | None = None,
-    follow: Annotated[bool, Parameter(negative="")] = False,
-    poll: float = 0.5,
-    state: Path | None = None,
-    fail_on_alarm: Annotated[bool, Parameter(negative="")] = False,
-    watching: Watching | None = None,
-) -> int:
-    """Watch a column of a CSV or JSON-lines file and print one JSON line per alarm.
+@Parameter(name="*")
+@dataclass
+class Streaming:
+    """How the rows come in.
 
     Parameters
     ----------
-    file
-        The file, or - for standard input.
-    column
-        The column with the values; not needed if there is only one.
     time
         A column to copy into the alarms as their time.
     follow
@@ -168,29 +156,57 @@ def watch(
         Seconds between two looks at a followed file.
     state
         A file to save the detector in and to resume from. Rows of the same file that were taken in
-        before are not taken in again.
+        before are not taken in again; a last line without its end is left for the next time.
     fail_on_alarm
         Exit with code 3 if there was an alarm.
     """
-    source = Source(file, follow, check_positive("poll", poll), whole_lines=state is not None)
-    detector = (watching or Watching()).detector()
-    return _stream(
-        source, detector, [Column(source, column, "--column")], time, state, fail_on_alarm
-    )
+
+    time: str | None = None
+    follow: Flag = False
+    poll: float = 0.5
+    state: Path | None = None
+    fail_on_alarm: Flag = False
+
+    def source(self, file: str) -> Source:
+        """The rows of a file."""
+        poll = check_positive("poll", self.poll)
+        return Source(file, self.follow, poll, whole_lines=self.state is not None)
+
+
+@app.command
+def watch(
+    file: File,
+    /,
+    *,
+    column: str | None = None,
+    streaming: Streaming | None = None,
+    watching: Watching | None = None,
+) -> int:
+    """Watch a column of a CSV or JSON-lines file and print one JSON line per alarm.
+
+    For example: cameraready change-detection watch latency.csv --column ms --range 0 1000
+
+    Parameters
+    ----------
+    file
+        The file, or - for standard input.
+    column
+        The column with the values; not needed if there is only one.
+    """
+    streaming = streaming or Streaming()
+    source = streaming.source(file)
+    columns = [Column(source, column, "--column")]
+    return _stream(source, (watching or Watching()).detector(), columns, streaming)
 
 
 @app.command
 def monitor(
-    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    file: File,
     /,
     *,
     label: str,
     pred: str,
-    time: str | None = None,
-    follow: Annotated[bool, Parameter(negative="")] = False,
-    poll: float = 0.5,
-    state: Path | None = None,
-    fail_on_alarm: Annotated[bool, Parameter(negative="")] = False,
+    streaming: Streaming | None = None,
     watching: Watching | None = None,
 ) -> int:
     """Watch a classifier's error rate in a file of labels and predictions.
@@ -203,26 +219,16 @@ def monitor(
         The column with the true labels.
     pred
         The column with the predictions.
-    time
-        A column to copy into the alarms as their time.
-    follow
-        Go on waiting for new lines, as tail -f does.
-    poll
-        Seconds between two looks at a followed file.
-    state
-        A file to save the detector in and to resume from.
-    fail_on_alarm
-        Exit with code 3 if there was an alarm.
     """
-    source = Source(file, follow, check_positive("poll", poll), whole_lines=state is not None)
-    detector = (watching or Watching()).detector()
+    streaming = streaming or Streaming()
+    source = streaming.source(file)
     columns = [Column(source, label, "--label"), Column(source, pred, "--pred")]
-    return _stream(source, detector, columns, time, state, fail_on_alarm, _error)
+    return _stream(source, (watching or Watching()).detector(), columns, streaming, _error)
 
 
 @app.command(name="two-sample")
 def two_sample(
-    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    file: File,
     /,
     *,
     x: str,
@@ -230,14 +236,10 @@ def two_sample(
     test: Literal["mean", "ks"] = "mean",
     arl: float = 10_000,
     range: Interval = (0.0, 1.0),
-    assume_iid: Annotated[bool, Parameter(negative="")] = False,
+    assume_iid: Flag = False,
     on_range: Policy = "raise",
     on_nan: Literal["raise", "skip"] = "raise",
-    time: str | None = None,
-    follow: Annotated[bool, Parameter(negative="")] = False,
-    poll: float = 0.5,
-    state: Path | None = None,
-    fail_on_alarm: Annotated[bool, Parameter(negative="")] = False,
+    streaming: Streaming | None = None,
 ) -> int:
     """Watch how two columns differ: the difference of their means, or their KS distance.
 
@@ -262,16 +264,6 @@ def two_sample(
         What to do with values outside the range.
     on_nan
         What to do with missing values.
-    time
-        A column to copy into the alarms as their time.
-    follow
-        Go on waiting for new lines, as tail -f does.
-    poll
-        Seconds between two looks at a followed file.
-    state
-        A file to save the detector in and to resume from.
-    fail_on_alarm
-        Exit with code 3 if there was an alarm.
     """
     if test == "ks" and not assume_iid:
         raise ValueError(
@@ -279,21 +271,22 @@ def two_sample(
         )
     sequence = cs.TwoSampleKS(assume_iid=True) if test == "ks" else cs.TwoSampleMean(range)
     detector = ConfidenceSequenceDetector(sequence, arl=arl, on_range=on_range, on_nan=on_nan)
-    source = Source(file, follow, check_positive("poll", poll), whole_lines=state is not None)
+    streaming = streaming or Streaming()
+    source = streaming.source(file)
     columns = [Column(source, x, "--x"), Column(source, y, "--y")]
-    return _stream(source, detector, columns, time, state, fail_on_alarm)
+    return _stream(source, detector, columns, streaming)
 
 
 @app.command
 def batch(
-    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    file: File,
     /,
     *,
     column: str | None = None,
     out: Path | None = None,
     plot: Path | None = None,
     restart: Literal["after_alarm", "at_change"] = "after_alarm",
-    fail_on_alarm: Annotated[bool, Parameter(negative="")] = False,
+    fail_on_alarm: Flag = False,
     watching: Watching | None = None,
 ) -> int:
     """Find every change in a column of a file.
@@ -309,7 +302,8 @@ def batch(
     plot
         A picture of the series, the alarms and the changes (.png, .svg or .pdf).
     restart
-        Where to go on after an alarm: behind it, or already behind the change that it found.
+        Where to go on after an alarm: behind it, or already behind the change that it found. Then
+        --arl holds for the first alarm; later false ones come up to about twice as often.
     fail_on_alarm
         Exit with code 3 if there was an alarm.
     """
@@ -391,11 +385,12 @@ def plan(
     unseen = detectable_shift(
         sequence.with_alpha(1.0 / arl), found.before, standard_deviation=standard_deviation
     )
-    least = "more than 100000" if found.minimum_before is None else str(found.minimum_before)
+    least = f"more than {LONGEST}" if found.minimum_before is None else str(found.minimum_before)
+    most = "at most" if found.exact else "about"
     print(f"observations needed before the change:      {least}")
-    print(f"with {found.before} before it, mean delay at most:   {_round_up(found.delay_bound)}")
+    print(f"with {found.before} before it, mean delay {most}:   {_round_up(found.delay_bound)}")
     print(f"shifts that may then pass unseen:           up to {unseen:.4g}")
-    print(f"with the level before known, at most:       {_round_up(found.delay_bound_known)}")
+    print(f"with the level before known, {most}:       {_round_up(found.delay_bound_known)}")
 
 
 @app.command
@@ -501,12 +496,11 @@ def _stream(
     source: Source,
     detector: SequentialDetector,
     columns: list[Column],
-    time: str | None,
-    state: Path | None,
-    fail_on_alarm: bool,
+    streaming: Streaming,
     value: Callable[[list[Column], Record], Any] = _numbers,
 ) -> int:
     """Take rows in, print alarms, keep the state."""
+    time, state = streaming.time, streaming.state
     reading = {column.option: column.name for column in columns}
     continued = _resume(source, detector, state, reading)
     stamp = None if time is None else Column(source, time, "--time")
@@ -522,7 +516,7 @@ def _stream(
             saved = taken
 
     save()  # a state that cannot be written is told before the work
-    source.waiting = save  # type: ignore[method-assign]
+    source.waiting = save
     alarms = rows = 0
     with _ended_by_signal():
         try:
@@ -545,7 +539,7 @@ def _stream(
         print("the last line has no end yet: it is left for the next time", file=sys.stderr)
     elif rows == 0 and not continued:
         raise ValueError(f"{source.shown} has a header but no rows")
-    return ALARM if fail_on_alarm and alarms else 0
+    return ALARM if streaming.fail_on_alarm and alarms else 0
 
 
 @contextlib.contextmanager

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from cameraready.change_detection import cells
 from cameraready.change_detection.base import Numbers, SequentialDetector
 from cameraready.change_detection.bounded import Betting, check_fractions
+from cameraready.change_detection.cells import FRACTIONS, KINDS, CellEngine, bets
 from cameraready.change_detection.compiled import compiled
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence
 from cameraready.change_detection.engine import (
@@ -53,6 +53,9 @@ class GaussianIncrement:
 
     def __post_init__(self) -> None:
         check_positive("sigma", self.sigma)
+        shifts = np.asarray(self.shifts, dtype=float)
+        if shifts.ndim != 1 or not len(shifts) or not np.isfinite(shifts).all():
+            raise ValueError("shifts must be finite numbers, at least one")
 
     def __call__(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n shifts"]:
         """The e-values of each observation."""
@@ -80,7 +83,7 @@ class BettingIncrement:
     low: float
     high: float
     range: tuple[float, float] = (0.0, 1.0)
-    fractions: Sequence[float] = cells.FRACTIONS
+    fractions: Sequence[float] = FRACTIONS
 
     def __post_init__(self) -> None:
         check_fractions(self.fractions)
@@ -94,7 +97,7 @@ class BettingIncrement:
         if ((x < least) | (x > largest)).any():
             raise ValueError(f"an observation lies outside the declared range {self.range}")
         cell = (np.array([[self.low, self.high]]) - least) / (largest - least)
-        constants, slopes = cells.bets(cell, np.array(self.fractions))[:, :, 0]
+        constants, slopes = bets(cell, np.array(self.fractions))[:, :, 0]
         return constants + slopes * ((x - least) / (largest - least))[:, None]
 
 
@@ -128,7 +131,7 @@ class _IncrementEngine(Engine):
     def advance(self, observations: np.ndarray, trace: np.ndarray) -> int:
         x = observations[:, 0]
         values = np.asarray(self.increment(x), dtype=float)
-        if values.shape[:1] != x.shape or values.ndim > 2:
+        if values.shape[:1] != x.shape or values.ndim > 2 or values.size < len(x):
             raise ValueError(
                 f"increment must return an array of shape ({len(x)},) or ({len(x)}, bets) for "
                 f"{len(x)} observations, not {values.shape}"
@@ -217,7 +220,7 @@ class EDetector(SequentialDetector):
         self.on_nan = on_nan
         self.history = history
         check_greater("arl", arl, 1)
-        check_choice("kind", kind, cells.KINDS)
+        check_choice("kind", kind, KINDS)
         if not callable(increment):
             raise TypeError(f"increment must be a function of the observations, not {increment!r}")
         self._start()
@@ -226,7 +229,7 @@ class EDetector(SequentialDetector):
         return Numbers(1.0 / self.arl)
 
     def _engine(self, sequence: ConfidenceSequence) -> Engine:
-        return _IncrementEngine(self.increment, cells.KINDS[self.kind], float(self.arl))
+        return _IncrementEngine(self.increment, KINDS[self.kind], float(self.arl))
 
 
 class CompositeEDetector(SequentialDetector):
@@ -264,8 +267,8 @@ class CompositeEDetector(SequentialDetector):
     Attributes
     ----------
     lower_, upper_ : float
-        Ends of the cells that stand. Others as for `ConfidenceSequenceDetector`; there are no
-        witnesses, since an e-detector looks at all starts at once.
+        Ends of the cells that stand. Others as for `ConfidenceSequenceDetector`; an e-detector
+        looks at all starts at once, so that there are no witnesses and `n_active_` is 1.
 
     Examples
     --------
@@ -281,7 +284,7 @@ class CompositeEDetector(SequentialDetector):
         range: tuple[float, float] = (0.0, 1.0),
         cells: int = 100,
         kind: str = "sr",
-        fractions: Sequence[float] = cells.FRACTIONS,
+        fractions: Sequence[float] = FRACTIONS,
         theta0: Any = None,
         direction: str = "both",
         on_range: str = "raise",
@@ -310,14 +313,11 @@ class CompositeEDetector(SequentialDetector):
     def _engine(self, sequence: ConfidenceSequence) -> Engine:
         assert isinstance(sequence, Betting)
         known = known_ends(self.theta0, 1, sequence.range)
-        return cells.CellEngine(
+        return CellEngine(
             sequence.cut(known),
             sequence.fractions,
-            cells.KINDS[self.kind],
+            KINDS[self.kind],
             sequence.alpha,
             sequence.range,
             DIRECTIONS[self.direction],
         )
-
-
-KINDS = cells.KINDS

@@ -1,6 +1,7 @@
 """Means of Gaussian and sub-Gaussian observations: the normal mixture."""
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from cameraready.common.checks import check_positive
 __all__ = ["Gaussian", "SubGaussian", "tuned_rho"]
 
 
+@cache
 def tuned_rho(alpha: float, tune_at: float) -> float:
     """The mixture's rho that makes the interval tightest after `tune_at` observations.
 

@@ -100,7 +100,7 @@ def advance_hull(
     params : float64 array
         Of `kernels.hoeffding`: centre, sigma, lambda_1 …
     ends, witness, known, trace
-        As for `engines.advance`.
+        As for `repeated.advance`.
     times, sums : float64 array, (2, capacity)
         Points (m, S_m) of the lower and of the upper hull.
     running : float64 array, (2,)

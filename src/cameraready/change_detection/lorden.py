@@ -40,17 +40,18 @@ class NormalMixtureTest:
     ----------
     mean, sigma : float
         Mean before the change, and the noise's (sub-Gaussian) scale.
-    rho : float
-        The mixture's scale; `gaussian.tuned_rho` gives the best for a sample size.
+    rho : float, optional
+        The mixture's scale; by default the tightest at 100 observations, as for `cs.Gaussian`.
     """
 
     mean: float
     sigma: float
-    rho: float = tuned_rho(1e-4, 100.0)
+    rho: float | None = None
 
     def __post_init__(self) -> None:
         check_positive("sigma", self.sigma)
-        check_positive("rho", self.rho)
+        if self.rho is not None:
+            check_positive("rho", self.rho)
 
     def start(self) -> list[float]:
         """[observations, sum of the standardised observations]."""
@@ -63,7 +64,8 @@ class NormalMixtureTest:
     def rejects(self, state: list[float], alpha: float) -> bool:
         """True if the mixture's e-value has reached 1/alpha."""
         m, total = state
-        log_e = total**2 / (2.0 * (m + self.rho)) - 0.5 * np.log((m + self.rho) / self.rho)
+        rho = tuned_rho(alpha, 100.0) if self.rho is None else self.rho
+        log_e = total**2 / (2.0 * (m + rho)) - 0.5 * np.log((m + rho) / rho)
         return bool(log_e >= -np.log(alpha))
 
 

@@ -33,7 +33,7 @@ def advance_streams(
     known,
     alarms,
 ):
-    """`engines.advance_one` for xs, (times, streams); NaN is no observation."""
+    """`repeated.advance_one` for xs, (times, streams); NaN is no observation."""
     for s in numba.prange(xs.shape[1]):
         for t in range(xs.shape[0]):
             if np.isnan(xs[t, s]):

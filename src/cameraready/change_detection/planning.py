@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from cameraready.change_detection.bounded import Bounded, EmpiricalBernstein
+from cameraready.change_detection.bounded import Bounded, EmpiricalBernstein, Hoeffding
 from cameraready.change_detection.confidence_sequence import ConfidenceSequence
 from cameraready.change_detection.counts import Bernoulli
 from cameraready.change_detection.gaussian import Gaussian
 from cameraready.common.checks import check_greater, check_positive
 
-__all__ = ["Plan", "detectable_shift", "diameters", "plan"]
+__all__ = ["Plan", "delay_bound", "detectable_shift", "diameters", "plan"]
+
+LONGEST = 100_000  # observations that are considered unless said otherwise
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,14 @@ class Plan:
     before : int
         Observations before the change that `delay_bound` supposes.
     delay_bound : float
-        Bound on the mean delay, u / (1 - 1/arl): u is the least n with
-        diameter(n) + diameter(before) < shift. Infinite if there is none.
+        Bound on the mean delay, (growth u + 2) / (1 - 1/arl), where the sequence started first has
+        covered the parameter up to the change: u is the least n with
+        diameter(n) + diameter(before) < shift. Infinite if there is none. With all starts kept,
+        u itself takes the place of growth u + 2.
     delay_bound_known : float
         The same if the parameter before the change is known (``theta0=``).
+    exact : bool
+        Whether lengths do not depend on the data; otherwise the bounds are estimates.
     """
 
     arl: float
@@ -40,6 +46,7 @@ class Plan:
     before: int
     delay_bound: float
     delay_bound_known: float
+    exact: bool
 
 
 def diameters(
@@ -48,8 +55,8 @@ def diameters(
     """Lengths of the interval after 1, …, n observations.
 
     Where the length depends on the data it is that of a stream that alternates between
-    mean ± standard_deviation; by default the largest spread that the range admits, for which the
-    interval is about the longest there is.
+    mean ± standard_deviation, by default the largest spread that the range admits. Other streams
+    of the same spread have longer and shorter intervals: these lengths are estimates.
 
     Parameters
     ----------
@@ -107,7 +114,8 @@ def plan(
     *,
     before: int | None = None,
     standard_deviation: float | None = None,
-    longest: int = 100_000,
+    growth: float = 1.2,
+    longest: int = LONGEST,
 ) -> Plan:
     """The delay to expect for a shift, and how many observations must come before it.
 
@@ -123,6 +131,8 @@ def plan(
         Observations before the change; by default ten times the least number.
     standard_deviation : float, optional
         See `diameters`.
+    growth : float
+        Of the detector's geometric engine; 1 for all starts.
     longest : int
         How many observations are considered.
 
@@ -135,6 +145,8 @@ def plan(
     """
     check_greater("arl", arl, 1)
     check_positive("shift", shift)
+    if not growth >= 1:
+        raise ValueError(f"growth must be at least 1, not {growth!r}")
     sequence = EmpiricalBernstein() if cs is None else cs
     lengths = diameters(sequence.with_alpha(1.0 / arl), longest, standard_deviation)
     minimum = _first_below(lengths, shift)
@@ -142,21 +154,30 @@ def plan(
         before = longest if minimum is None else min(10 * minimum, longest)
     elif isinstance(before, bool) or not isinstance(before, int) or not 0 < before <= longest:
         raise ValueError(f"before must be a whole number from 1 to {longest}, not {before!r}")
-    scale = 1.0 / (1.0 - 1.0 / arl)
+    after = _first_below(lengths, shift - lengths[before - 1])
     return Plan(
         float(arl),
         float(shift),
         minimum,
         before,
-        _bound(_first_below(lengths, shift - lengths[before - 1]), scale),
-        _bound(minimum, scale),
+        delay_bound(after, arl, growth),
+        delay_bound(minimum, arl, growth),
+        isinstance(sequence, Gaussian) or (isinstance(sequence, Hoeffding) and bool(sequence.lam)),
     )
+
+
+def delay_bound(block: int | None, arl: float, growth: float) -> float:
+    """Bound on the mean delay, from the length u of a block that settles the matter.
+
+    Blocks of fresh observations after the change succeed with probability 1 - 1/arl each. Of the
+    starts after the change the geometric engine keeps one at least u old as soon as growth u + 2
+    observations have passed: neighbours' ages a < b satisfy b <= growth a + 2.
+    """
+    if block is None:
+        return math.inf
+    return (growth * block + (2.0 if growth > 1 else 0.0)) / (1.0 - 1.0 / arl)
 
 
 def _first_below(lengths: np.ndarray, bound: Any) -> int | None:
     below = np.flatnonzero(lengths < bound)
     return int(below[0]) + 1 if len(below) else None
-
-
-def _bound(observations: int | None, scale: float) -> float:
-    return math.inf if observations is None else observations * scale

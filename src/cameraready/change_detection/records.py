@@ -8,7 +8,7 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,6 +71,7 @@ class Source:
         self._checksum = 0
         self._resuming = False
         self._anew = False
+        self.waiting: Callable[[], object] = bool  # called when a followed file has no new line
 
     @property
     def shown(self) -> str:
@@ -163,9 +164,6 @@ class Source:
                     if Path(self.name).stat().st_size < self._position + len(waiting):
                         self._anew = True
                         return
-
-    def waiting(self) -> None:
-        """Called whenever a followed file has no new line."""
 
     def _taken(self, line: bytes) -> Iterator[str]:
         self._position += len(line)

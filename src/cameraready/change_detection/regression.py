@@ -134,7 +134,7 @@ def advance_ellipsoids(
     snapshot_order,
     snapshot_counters,
 ):
-    """As `engines.advance` with the coordinates as contrasts, and ellipsoids met in pairs.
+    """As `repeated.advance` with the coordinates as contrasts, and ellipsoids met in pairs.
 
     `snapshots`, (capacity, 1 + d + d * d): start, centre and shape of the oldest sequence at
     `times`; `snapshot_order` and `snapshot_counters` as `order` and `counters`.

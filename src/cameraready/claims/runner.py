@@ -124,7 +124,12 @@ def run_experiments(
     """
     check_writable_folder(out)
     if (out / "results.json").exists():
-        Results.read(out / "results.json")
+        try:
+            Results.read(out / "results.json")
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; remove it and run again: finished experiments are kept beside it"
+            ) from error
     store = _Store(out, options, [*catalogue, *(row for row in systems if row not in catalogue)])
     if options.ray is not None:
         from cameraready.claims.on_ray import connect, disconnect
