@@ -37,7 +37,7 @@ def plot_traces(
         shown = np.isfinite(values) & (values > 0)
         if not shown.any():
             continue
-        style = ("-", "--", ":")[i // 10 % 3]  # more methods than colours
+        style = ("-", "--", ":")[i // 7 % 3]  # the house style has seven colours
         ax.loglog(trace.evaluations[shown], values[shown], style, label=name, linewidth=1.4)
         top = max(top, float(values[shown][0]))
     if top > 0:
