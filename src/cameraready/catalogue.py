@@ -103,8 +103,8 @@ SYSTEMS: tuple[System, ...] = (
         paper="Cai, Oikonomou, Zheng, Accelerated Algorithms for Constrained Nonconvex-Nonconcave "
         "Min-Max Optimization and Comonotone Inclusion, ICML 2024",
         extra="minmax",
-        modules=("torch", "osqp", "highspy"),
-        claims_modules=("PEPit", "cvxpy", "sklearn"),
+        modules=("torch", "osqp", "highspy", "sklearn"),
+        claims_modules=("PEPit", "cvxpy"),
         commands="cameraready.minmax.commands:app",
         experiment="cameraready.minmax.claims:experiment",
     ),

@@ -321,9 +321,9 @@ def negative(run: Run) -> Iterator[Claim]:
 
     def trajectories(figure: Any) -> None:
         ax = figure.subplots()
-        for label, method, settings in (
-            ("FEG (rho = -.4)", "feg", {"rho": RHO}),
-            ("extragradient", "eg", {}),
+        for label, method, rho in (
+            ("FEG (rho = -.4)", "feg", RHO),
+            ("extragradient", "eg", 0.0),
         ):
             points = [problem.z0[:2]]
 
@@ -337,7 +337,7 @@ def negative(run: Run) -> Iterator[Claim]:
                 tol=0.0,
                 max_iter=60 if method == "feg" else 12,
                 callback=look,
-                **settings,
+                rho=rho,
             )
             path = np.array(points)
             ax.plot(path[:, 0], path[:, 1], marker=".", label=label)
@@ -433,8 +433,8 @@ def robust(run: Run) -> Iterator[Claim]:
 
     def compute() -> dict[str, list[float]]:
         found = {}
-        for name, settings in (("auto", {}), ("1/L", {"lipschitz": constant})):
-            result = solve(problem, "feg", tol=tol, max_iter=most, **settings)
+        for name, known in (("auto", None), ("1/L", constant)):
+            result = solve(problem, "feg", tol=tol, max_iter=most, lipschitz=known)
             found[name] = [result.n_grad, result.residual, float(result.converged)]
         return found
 
