@@ -10,11 +10,19 @@ from cameraready.minmax import claims
 
 GAMES = ("Kuhn poker", "Gaussian 15×15")
 KEYS = {
-    *("rate-slope", "rate-bound", "rate-eg", "rate-ogda", "rate-eag"),
+    *("rate-slope", "rate-bound", "rate-eg", "rate-ogda", "rate-pdhg", "rate-eag"),
     *(f"game-{game}-{part}" for game in GAMES for part in ("early", "late", "restarts")),
     *("game-value", "negative-slope", "negative-bound", "negative-others"),
     *("certificate-0", "certificate--0.2", "certificate--0.4"),
-    *("nearest-feg", "nearest-eag", "robust-auto", "least-squares", "linear-programs", "learners"),
+    *(
+        "nearest-feg",
+        "nearest-eag",
+        "robust-auto",
+        "least-squares",
+        "linear-programs",
+        "learners",
+        "gan",
+    ),
 }
 
 
@@ -56,6 +64,7 @@ def test_figures_are_drawn(smoke):
     _, events = smoke
     assert {e["name"] for e in events if e["event"] == "figure"} == {
         "rates",
+        "games",
         "negative",
         "trajectories",
     }

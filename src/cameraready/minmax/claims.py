@@ -16,6 +16,7 @@ from cameraready.claims import AtLeast, AtMost, Claim, Measurement, Run, Within
 from cameraready.common.seeding import named_generator
 from cameraready.minmax import (
     DRO,
+    METHODS,
     VI,
     Bilinear,
     Box,
@@ -30,19 +31,31 @@ from cameraready.minmax import (
 
 __all__ = ["experiment"]
 
-ITERATIONS = "iterations"
 NAMES = {
     "feg": "FEG",
     "eag": "EAG",
     "eg": "extragradient",
     "ogda": "optimistic GDA",
+    "pdhg": "PDHG",
     "gda": "GDA",
+}
+# Evaluations of F in an iteration: methods are compared where they have cost the same.
+COST = {"feg": 2, "eag": 2, "eg": 2, "ogda": 1, "pdhg": 1, "gda": 1}
+# Rivals are shown at the best of these steps, in units of 1/L; ours at their defaults.
+TUNING = {
+    "eg": (0.5, 0.7, 0.9, 0.99),
+    "ogda": (0.3, 0.45, 0.5),
+    "pdhg": (0.5, 0.7, 0.99),
+    "gda": (0.1, 0.5),
 }
 
 
 def experiment(run: Run) -> Iterator[Claim]:
     """All claims, as they are settled."""
-    run.setting("steps", "FEG 1/L, EAG 1/(√3 L), extragradient 0.7/L, OGDA 0.45/L, GDA 0.5/L")
+    ours = ", ".join(f"{NAMES[m]} {METHODS[m].default(0.0):.3g}/L" for m in ("feg", "eag"))
+    tried = ", ".join(f"{NAMES[m]} {'/'.join(map(str, steps))}" for m, steps in TUNING.items())
+    run.setting("steps", f"{ours}; rivals at the best of (in 1/L): {tried}")
+    run.setting("cost", "methods are compared at equal numbers of evaluations of F")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a baseline that diverges or reaches the cap says so
         yield from rates(run)
@@ -76,15 +89,24 @@ def history(problem: Any, method: str, iterations: int, **settings: Any) -> np.n
     return found.residual_history
 
 
+def best_history(problem: Any, method: str, evaluations: int, **settings: Any) -> np.ndarray:
+    """The history, at equal cost and L = 1, of a rival's best step."""
+    iterations = evaluations // COST[method]
+    if method not in TUNING:
+        return history(problem, method, iterations, lipschitz=1.0, **settings)
+    tried = [history(problem, method, iterations, step=step, **settings) for step in TUNING[method]]
+    return min(tried, key=lambda r: r[-1] if len(r) == iterations else math.inf)
+
+
 def rates(run: Run) -> Iterator[Claim]:
     """An ill-conditioned bilinear problem on a box."""
     n = run.scale(smoke=10, quick=50, full=500)
     iterations = run.scale(smoke=1000, quick=5000, full=20_000)
-    run.setting("rate", f"{2 * n} variables, condition number 1000, {iterations} iterations")
+    run.setting("rate", f"{2 * n} variables, condition number 1000, {iterations} FEG iterations")
     problem, distance = box_problem(run.seed, n)
 
     def compute() -> dict[str, list[float]]:
-        return {name: history(problem, name, iterations, lipschitz=1.0).tolist() for name in NAMES}
+        return {name: best_history(problem, name, 2 * iterations).tolist() for name in NAMES}
 
     residuals = {name: np.array(r) for name, r in run.cached("rates", compute).items()}
     k = np.arange(1, iterations + 1)
@@ -104,11 +126,11 @@ def rates(run: Run) -> Iterator[Claim]:
         Measurement(share, "of the bound (largest)", repeats=iterations),
         AtMost(1.0),
     )
-    for name in ("eg", "ogda"):
+    for name in ("eg", "ogda", "pdhg"):
         yield Claim(
             f"rate-{name}",
-            f"After {iterations} iterations FEG's last iterate has at most half the residual of "
-            f"{NAMES[name]}'s",
+            f"After {2 * iterations} evaluations of F, FEG's last iterate has at most half the "
+            f"residual of {NAMES[name]}'s, at the rival's best step",
             Measurement(residuals["feg"][-1], "residual"),
             AtMost(factor=0.5),
             baseline=Measurement(residuals[name][-1], "residual"),
@@ -127,9 +149,9 @@ def rates(run: Run) -> Iterator[Claim]:
     def draw(figure: Any) -> None:
         ax = figure.subplots()
         for name, values in residuals.items():
-            ax.loglog(np.arange(1, len(values) + 1), values, label=NAMES[name])
-        ax.loglog(k, 2.0 * distance / k, "k:", color="C6", label="bound 2L|z₀-z*|/k")
-        ax.set_xlabel("iteration")
+            ax.loglog(COST[name] * np.arange(1, len(values) + 1), values, label=NAMES[name])
+        ax.loglog(2 * k, 2.0 * distance / k, ":", color="C7", label="FEG's bound 2L|z₀-z*|/k")
+        ax.set_xlabel("evaluations of F")
         ax.set_ylabel("residual ‖F(z)+c‖")
         ax.legend(fontsize="small")
 
@@ -143,85 +165,108 @@ def rates(run: Run) -> Iterator[Claim]:
 # 2. Games: the last iterate's duality gap.
 
 
-def gaps(payoff: np.ndarray, maximize: bool, method: str, at: tuple[int, ...], restart: str) -> Any:
-    """Duality gap of the last iterate after some numbers of iterations."""
+def gaps(
+    payoff: np.ndarray, maximize: bool, method: str, evaluations: tuple[int, ...], restart: str
+) -> list[list[float]]:
+    """Duality gaps of the last iterate after some evaluations of F, one list a step tried."""
     game = MatrixGame(payoff, maximize=maximize)
-    found: list[float] = []
-
-    def look(iteration: Any) -> None:
-        if iteration.number in at:
-            found.append(game.gap(iteration.state.z))
-
+    at = [count // COST[method] for count in evaluations]
     constant = float(np.linalg.norm(payoff, 2))
-    solve(
-        game,
-        method,
-        lipschitz=constant,
-        tol=0.0,
-        max_iter=max(at),
-        restart=restart,
-        callback=look,
-    )
-    return found
+    tried = []
+    for step in TUNING.get(method, (None,)):
+        found: list[float] = []
+
+        def look(iteration: Any, found: list[float] = found) -> None:
+            if iteration.number in at:
+                found.append(game.gap(iteration.state.z))
+
+        solve(
+            game,
+            method,
+            step="auto" if step is None else step / constant,
+            lipschitz=constant,
+            tol=0.0,
+            max_iter=max(at),
+            restart=restart,
+            callback=look,
+        )
+        tried.append(found)
+    return tried
 
 
 def games(run: Run) -> Iterator[Claim]:
     """Kuhn poker, and a Gaussian game."""
     size = run.scale(smoke=15, quick=60, full=600)
-    at = run.scale(smoke=(1000, 2000), quick=(1000, 10_000), full=(1000, 10_000))
+    first, last = run.scale(smoke=(2000, 4000), quick=(2000, 20_000), full=(2000, 20_000))
+    marks = sorted({*np.geomspace(20, last, 40).astype(int) // 2 * 2, first, last})
+    counts = tuple(int(mark) for mark in marks)
     gaussian = run.generator("gaussian game").normal(size=(size, size))
     gaussian /= np.linalg.norm(gaussian, 2)
     payoffs = {"Kuhn poker": (kuhn_poker(), True), f"Gaussian {size}×{size}": (gaussian, False)}
 
-    def compute() -> dict[str, dict[str, list[float]]]:
+    def compute() -> dict[str, dict[str, list[list[float]]]]:
         return {
             title: {
-                **{m: gaps(*payoff, m, at, "none") for m in NAMES},
-                "feg, restarts": gaps(*payoff, "feg", at, "anchor"),
+                **{m: gaps(*payoff, m, counts, "none") for m in NAMES},
+                "restarts": gaps(*payoff, "feg", counts, "anchor"),
             }
             for title, payoff in payoffs.items()
         }
 
     found = run.cached("games", compute)
+    names = {**NAMES, "restarts": "FEG with restarts"}
     for title, by_method in found.items():
-        everything = "; ".join(
-            f"{NAMES.get(m, 'FEG with restarts')} {g[0]:.2g}, {g[1]:.2g}"
-            for m, g in by_method.items()
-        )
-        note = f"Gaps after {at[0]} and {at[1]} iterations: {everything}."
-        rivals = {m: by_method[m][0] for m in ("eg", "ogda", "gda")}
-        best = min(rivals, key=lambda m: rivals[m])
-        yield Claim(
-            f"game-{title}-early",
-            f"{title}: after {at[0]} iterations FEG's last iterate has a smaller duality gap than "
-            "any of extragradient, optimistic GDA and GDA",
-            Measurement(by_method["feg"][0], "gap"),
-            AtMost(),
-            baseline=Measurement(rivals[best], "gap"),
-            baseline_name=NAMES[best],
-            note=note,
-        )
-        late = {m: by_method[m][1] for m in ("eg", "ogda", "gda")}
-        best = min(late, key=lambda m: late[m])
-        yield Claim(
-            f"game-{title}-late",
-            f"{title}: and after {at[1]} iterations still",
-            Measurement(by_method["feg"][1], "gap"),
-            AtMost(),
-            baseline=Measurement(late[best], "gap"),
-            baseline_name=NAMES[best],
-            note="Near a solution of a game extragradient and optimistic GDA converge linearly, "
-            "FEG as published does not.",
-        )
+        # Every rival at its best step for that number of evaluations.
+        best = {m: np.min(tried, axis=0) for m, tried in by_method.items()}
+        early = {m: float(values[counts.index(first)]) for m, values in best.items()}
+        late = {m: float(values[-1]) for m, values in best.items()}
+        everything = "; ".join(f"{names[m]} {early[m]:.2g}, {late[m]:.2g}" for m in best)
+        note = f"Gaps after {first} and {last} evaluations of F: {everything}."
+        for when, values, words in (
+            ("early", early, f"after {first} evaluations of F"),
+            ("late", late, f"after {last} evaluations of F"),
+        ):
+            rival = min(TUNING, key=lambda m, values=values: values[m])
+            yield Claim(
+                f"game-{title}-{when}",
+                f"{title}: {words} FEG's last iterate has a smaller duality gap than the best "
+                "rival's at its best step",
+                Measurement(values["feg"], "gap"),
+                AtMost(),
+                baseline=Measurement(values[rival], "gap"),
+                baseline_name=names[rival],
+                note=note
+                if when == "early"
+                else "Near a solution of a game the rivals converge linearly, FEG as published "
+                "does not.",
+            )
+        rival = min(TUNING, key=lambda m: late[m])
         yield Claim(
             f"game-{title}-restarts",
-            f"{title}: with anchor restarts (ours, not the paper's) the gap is at most a hundredth "
-            f"of FEG's without after {at[1]} iterations",
-            Measurement(by_method["feg, restarts"][1], "gap"),
-            AtMost(factor=0.01),
-            baseline=Measurement(by_method["feg"][1], "gap"),
-            baseline_name="FEG",
+            f"{title}: FEG with anchor restarts (ours, not the paper's) has a smaller gap than the "
+            f"best rival's after {last} evaluations of F",
+            Measurement(late["restarts"], "gap"),
+            AtMost(),
+            baseline=Measurement(late[rival], "gap"),
+            baseline_name=names[rival],
         )
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(1, 2, sharey=True)
+        for ax, (title, by_method) in zip(axes, found.items(), strict=True):
+            for m, tried in by_method.items():
+                ax.loglog(counts, np.maximum(np.min(tried, axis=0), 1e-16), label=names[m])
+            ax.set_title(title)
+            ax.set_xlabel("evaluations of F")
+        axes[0].set_ylabel("duality gap")
+        axes[0].legend(fontsize="x-small")
+
+    run.figure(
+        "games",
+        draw,
+        "Duality gap of the last iterate; every rival at its best step at each point.",
+        size=(7.2, 3.8),
+    )
     game = MatrixGame(kuhn_poker(), maximize=True)
     result = solve(game, tol=1e-9, max_iter=5000)
     low, high = game.value_bounds(result.z)
@@ -341,8 +386,10 @@ def negative(run: Run) -> Iterator[Claim]:
             )
             path = np.array(points)
             ax.plot(path[:, 0], path[:, 1], marker=".", label=label)
-        ax.plot(0, 0, "k*", color="C6", markersize=10, label="solution")
-        ax.set_aspect("equal", "datalim")
+        ax.plot(0, 0, "*", color="C6", markersize=10, label="solution")
+        ax.set_xlim(-3, 3)
+        ax.set_ylim(-3, 3)
+        ax.set_aspect("equal")
         ax.legend(fontsize="small")
 
     run.figure(
@@ -366,7 +413,7 @@ def certificate_task(task: tuple[int, float]) -> float:
 
 def certificates(run: Run) -> Iterator[Claim]:
     """PEPit's worst case equals 4/((step + 2 rho)² N²), without A being monotone."""
-    sizes = run.scale(smoke=(1, 2), quick=(1, 2, 5), full=(1, 2, 5, 10))
+    sizes = run.scale(smoke=(1, 2), quick=(1, 2, 5, 10), full=(1, 2, 5, 10))
     rhos = (0.0, -0.2, -0.4)
     tasks = [(n, rho) for n in sizes for rho in rhos]
     found = run.cached(
@@ -393,18 +440,26 @@ def certificates(run: Run) -> Iterator[Claim]:
 
 def nearest(run: Run) -> Iterator[Claim]:
     """F(z) = (0, z3, -z2): every (t, 0, 0) is a solution."""
-    iterations = run.scale(smoke=2000, quick=2000, full=20_000)
+    iterations = run.scale(smoke=4000, quick=4000, full=20_000)
     start = np.array([0.4, 1.0, 1.0])
     problem = VI(lambda z: np.array([0.0, z[2], -z[1]]), start)
-    for method in ("feg", "eag"):
-        result = solve(problem, method, lipschitz=1.0, tol=0.0, max_iter=iterations)
-        error = float(np.linalg.norm(result.z - np.array([0.4, 0.0, 0.0])))
+    # FEG's full step 1/L solves a pure rotation in a few steps: half of it shows the rate.
+    for method, step in (("feg", 0.5), ("eag", 1.0 / math.sqrt(3.0))):
+        errors: list[float] = []
+
+        def look(iteration: Any, errors: list[float] = errors) -> None:
+            errors.append(float(np.linalg.norm(iteration.state.z - np.array([0.4, 0.0, 0.0]))))
+
+        solve(problem, method, step=step, tol=0.0, max_iter=iterations, callback=look)
+        near = [k for k, error in enumerate(errors, start=1) if error <= 1e-3]
         yield Claim(
             f"nearest-{method}",
             f"Where solutions form a line, {NAMES[method]}'s iterates go to the one nearest to the "
-            f"start (within 0.002 after {iterations} iterations)",
-            Measurement(error, "distance"),
-            AtMost(0.002),
+            f"start (within 0.001 after {iterations} iterations)",
+            Measurement(errors[-1], "distance"),
+            AtMost(1e-3),
+            note=f"Step {step:.3g}/L. "
+            + (f"First within 0.001 after {near[0]}." if near else "Not yet within 0.001."),
         )
 
 
@@ -436,6 +491,11 @@ def robust(run: Run) -> Iterator[Claim]:
         for name, known in (("auto", None), ("1/L", constant)):
             result = solve(problem, "feg", tol=tol, max_iter=most, lipschitz=known)
             found[name] = [result.n_grad, result.residual, float(result.converged)]
+        for step in (0.01, 0.02, 0.05, 0.1):
+            result = solve(problem, "feg", tol=tol, max_iter=most, step=step)
+            if result.converged:
+                found.setdefault("best", [result.n_grad, step])
+                found["best"] = min(found["best"], [result.n_grad, step])
         return found
 
     found = run.cached("robust", compute)
@@ -451,6 +511,12 @@ def robust(run: Run) -> Iterator[Claim]:
         note=f"Residuals at the end: {auto[1]:.3g} and {known[1]:.3g}"
         + ("" if known[2] else f"; 1/L has not reached it in {most} iterations")
         + ("" if auto[2] else f"; nor has backtracking in {most}")
+        + (
+            f". The best constant step, {found['best'][1]}, found by trying, needs "
+            f"{found['best'][0]:.0f}"
+            if "best" in found
+            else ""
+        )
         + ".",
     )
 
@@ -491,14 +557,15 @@ def constrained(run: Run) -> Iterator[Claim]:
                 LPSaddle(c, A_ub=-a, b_ub=-b, bounds=(0, None)), tol=1e-9, max_iter=300_000
             )
             exact = linprog(c, A_ub=-a, b_ub=-b, bounds=(0, None), method="highs").fun
-            errors.append(abs(float(c @ found.x) - exact) / abs(exact))
+            # The objective alone could be met by a point that is not feasible.
+            errors.append(max(abs(float(c @ found.x) - exact) / abs(exact), float(found.gap or 0)))
         return errors
 
     errors = run.cached("linear programs", compute)
     yield Claim(
         "linear-programs",
-        f"{count} linear programs with {rows} rows and {columns} columns: HiGHS's optimum to 1e-6, "
-        "with anchor restarts",
+        f"{count} linear programs with {rows} rows and {columns} columns: HiGHS's optimum, "
+        "feasible and with its gap closed, to 1e-6 (with anchor restarts)",
         Measurement(max(errors), "relative error (largest)", repeats=count),
         AtMost(1e-6),
     )
@@ -562,6 +629,62 @@ def adversarial_task(task: tuple[str, int, int]) -> list[float]:
     return found
 
 
+def energy_distance(a: Any, b: Any) -> float:
+    """Energy distance of two samples in the plane."""
+    import torch
+
+    def mean(x: Any, y: Any) -> Any:
+        return torch.cdist(x, y).mean()
+
+    return float(2.0 * mean(a, b) - mean(a, a) - mean(b, b))
+
+
+def gan_task(task: tuple[str, int, int]) -> list[float]:
+    """Energy distance of a small GAN to a ring of eight Gaussians, at the start and the end."""
+    import torch
+
+    from cameraready.minmax.optimizers import FEG, OGDA, ExtraGradient
+
+    name, steps, seed = task
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    angle = 2.0 * math.pi * torch.randint(8, (256,)) / 8.0
+    real = 1.5 * torch.stack([angle.cos(), angle.sin()], 1) + 0.05 * torch.randn(256, 2)
+    noise = torch.randn(256, 4)
+
+    def network(inputs: int, outputs: int) -> Any:
+        tanh, linear = torch.nn.Tanh, torch.nn.Linear
+        layers = (linear(inputs, 32), tanh(), linear(32, 32), tanh(), linear(32, outputs))
+        return torch.nn.Sequential(*layers)
+
+    generator, critic = network(4, 2), network(2, 1)
+    groups = [
+        {"params": list(generator.parameters())},
+        {"params": list(critic.parameters()), "maximize": True},
+    ]
+    made: dict[str, Any] = {
+        "FEG, anchor reset every 50": lambda: FEG(groups, lr=0.3, reset_every=50),
+        "FEG": lambda: FEG(groups, lr=0.3),
+        "extragradient": lambda: ExtraGradient(groups, lr=0.3),
+        "OGDA": lambda: OGDA(groups, lr=0.3),
+        "Adam": lambda: torch.optim.Adam(groups, lr=0.005),
+    }
+    optimizer = made[name]()
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        softplus = torch.nn.functional.softplus
+        value = -softplus(-critic(real)).mean() - softplus(critic(generator(noise))).mean()
+        value = value - 0.01 * sum(p.square().sum() for p in critic.parameters())
+        value.backward()
+        return value
+
+    start = energy_distance(generator(noise).detach(), real)
+    for _ in range(steps):
+        optimizer.step(closure)
+    return [start, energy_distance(generator(noise).detach(), real)]
+
+
 def learners(run: Run) -> Iterator[Claim]:
     """Three seeds; no claim of superiority beyond that it settles."""
     steps = run.scale(smoke=50, quick=600, full=5000)
@@ -591,4 +714,32 @@ def learners(run: Run) -> Iterator[Claim]:
         AtMost(0.2 * float(np.mean(starts))),
         note=f"Mean ± standard deviation over {len(seeds)} seeds: {everything}. No superiority is "
         "claimed: extragradient and OGDA converge linearly here, FEG as published like 1/k.",
+    )
+    networks = (
+        "FEG, anchor reset every 50",
+        "FEG",
+        "extragradient",
+        "OGDA",
+        "Adam",
+    )
+    steps = run.scale(smoke=60, quick=600, full=5000)
+    gan_tasks = [(name, steps, seed) for name in networks for seed in seeds]
+    trained = run.cached("gan", lambda: run.map(gan_task, gan_tasks, "small GANs"))
+    by_name = {
+        name: np.array([v for task, v in zip(gan_tasks, trained, strict=True) if task[0] == name])
+        for name in networks
+    }
+    everything = "; ".join(
+        f"{name} {v[:, 1].mean():.3f} ± {v[:, 1].std(ddof=1):.3f}" for name, v in by_name.items()
+    )
+    ours = by_name[networks[0]]
+    yield Claim(
+        "gan",
+        f"A small GAN on eight Gaussians settles in every seed: after {steps} steps of FEG, its "
+        "anchor reset every 50, the largest energy distance is at most a fifth of the start's",
+        Measurement(float(ours[:, 1].max()), "energy distance", repeats=len(seeds)),
+        AtMost(0.2 * float(ours[:, 0].mean())),
+        note=f"Mean ± standard deviation over {len(seeds)} seeds, full batches: {everything}. This "
+        "is outside the theory, and no superiority is claimed beyond that it settles; steps were "
+        "chosen by hand for all.",
     )
