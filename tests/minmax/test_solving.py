@@ -396,3 +396,97 @@ def test_torch_vectors_follow_numpy_vectors(method):
     assert isinstance(in_numpy.x, np.ndarray)
     np.testing.assert_allclose(in_torch.z.numpy(), own.z, atol=1e-10)
     np.testing.assert_allclose(in_numpy.z, own.z, atol=1e-10)
+
+
+# --- faults found in review
+
+
+def test_a_resumed_run_keeps_rho_and_step_unless_others_are_given(tmp_path):
+    def make():
+        return problems.negative(0, a=-0.4)[0]
+
+    whole = solve(make(), step=1.0, rho=-0.4, tol=0, max_iter=60)
+    solve(make(), step=1.0, rho=-0.4, tol=0, max_iter=20).state.save(tmp_path / "s.npz")
+    state = SolverState.load(tmp_path / "s.npz")
+    rest = solve(make(), tol=0, max_iter=40, resume=state)
+    np.testing.assert_array_equal(rest.z, whole.z)
+    assert (rest.step, rest.rho, rest.resets) == (1.0, -0.4, 0)
+    same = solve(make(), step=1.0, rho=-0.4, tol=0, max_iter=40, resume=state)
+    np.testing.assert_array_equal(same.z, whole.z)
+    for other in ({"rho": -0.35}, {"step": 0.9}, {"step": "auto"}, {"rho": "auto"}):
+        changed = solve(make(), tol=0, max_iter=1, resume=state, **other)
+        assert changed.resets >= 1, other
+        assert changed.state.moved
+
+
+def test_a_resumed_run_goes_on_choosing_rho():
+    def make():
+        return problems.negative(0, a=-0.35)[0]
+
+    whole = solve(make(), lipschitz=1.0, rho="auto", tol=0, max_iter=300)
+    part = solve(make(), lipschitz=1.0, rho="auto", tol=0, max_iter=3)
+    rest = solve(make(), lipschitz=1.0, tol=0, max_iter=297, resume=part.state)
+    assert rest.rho == whole.rho < 0
+    np.testing.assert_array_equal(rest.z, whole.z)
+
+
+def test_the_bound_is_silent_where_its_assumptions_are_in_doubt():
+    def problem():
+        return plane(radius=2.0, diameter=4.0)
+
+    negative, _, _ = problems.negative(0, a=-0.4)
+    negative.radius = negative.diameter = 10.0
+    rising = solve(negative, lipschitz=1.0, tol=0, max_iter=50, check_potential=True)
+    assert "potential rose" in rising.message
+    assert rising.certificate_bound is None
+    on = solve(negative, lipschitz=1.0, tol=0, max_iter=5, resume=rising.state)
+    assert on.certificate_bound is None
+    assert solve(problem(), lipschitz="power", tol=0, max_iter=5).certificate_bound is None
+    game = MatrixGame(kuhn_poker(), maximize=True)
+    assert solve(game, lipschitz="power", tol=0, max_iter=5).certificate_bound is not None
+    assert solve(problem(), lipschitz=1.0, rho="auto", tol=0, max_iter=5).certificate_bound is None
+
+
+def test_without_a_step_no_residual_is_certified():
+    calls = []
+
+    def F(z):  # noqa: N802
+        calls.append(1)
+        return np.zeros(2) if len(calls) == 1 else np.full(2, np.nan)
+
+    result = solve(VI(F, np.ones(2)), step=0.5, tol=1e-9)
+    assert result.status == "diverged"
+    assert result.residual == np.inf
+    assert "no step was taken" in result.message
+
+
+@pytest.mark.parametrize("settings", [{}, {"lipschitz": "power"}, {"rho": -0.6}])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_f_that_is_not_finite_at_the_start_ends_the_run_at_once(bad, settings):
+    calls = []
+
+    def F(z):  # noqa: N802
+        calls.append(1)
+        return np.array([1.0, bad])
+
+    result = solve(VI(F, np.ones(2)), **settings)
+    assert (result.status, result.residual, len(calls)) == ("diverged", np.inf, 1)
+    assert "F(z0) is not finite" in result.message
+    assert result.resets == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "sentence"),
+    [
+        ({"max_iter": "a"}, TypeError, "max_iter must be a whole number"),
+        ({"max_iter": None}, TypeError, "max_iter must be a whole number"),
+        ({"max_iter": np.inf}, ValueError, "max_iter must be a whole number"),
+        ({"resume": 3}, TypeError, "resume must be a SolverState"),
+        ({"callback": 3}, TypeError, "callback must be a function"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_refused_before_any_work(arguments, error, sentence):
+    problem = plane()
+    with pytest.raises(error, match=sentence):
+        solve(problem, **arguments)
+    assert problem.n_grad == 0

@@ -14,6 +14,8 @@ __all__ = [
     "EAG",
     "EAG2",
     "FEG",
+    "RESTART_AFTER",
+    "RESTART_FACTOR",
     "AnchoredState",
     "anchored_init",
     "eag2_step",
@@ -23,6 +25,10 @@ __all__ = [
     "potential",
     "reset",
 ]
+
+# With restarts, the anchor is reset when the residual has fallen by this factor in at least so many
+# steps.
+RESTART_FACTOR, RESTART_AFTER = 4.0, 8
 
 
 class AnchoredState(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["clip", "is_tensor", "namespace", "positive_part", "sort_descending"]
+__all__ = ["clip", "is_tensor", "like", "namespace", "positive_part", "sort_descending", "to_numpy"]
 
 
 def is_tensor(z: Any) -> bool:
@@ -21,6 +21,20 @@ def is_tensor(z: Any) -> bool:
 def namespace(z: Any) -> Any:
     """The module ``z`` belongs to: torch for a tensor, numpy for anything else."""
     return sys.modules["torch"] if is_tensor(z) else np
+
+
+def like(values: Any, reference: Any) -> Any:
+    """``values`` as an array or tensor, in the type and on the device of ``reference``."""
+    if is_tensor(reference):
+        return sys.modules["torch"].as_tensor(
+            values, dtype=reference.dtype, device=reference.device
+        )
+    return np.asarray(values, dtype=reference.dtype)
+
+
+def to_numpy(z: Any) -> np.ndarray:
+    """``z`` as a numpy array, wherever it is."""
+    return z.detach().cpu().numpy() if is_tensor(z) else np.asarray(z)
 
 
 def clip(z: Any, low: Any, high: Any) -> Any:

@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 from cameraready.common.checks import check_choice, check_positive
+from cameraready.minmax.anchored import RESTART_AFTER, RESTART_FACTOR
+from cameraready.minmax.method import MOST_HALVINGS, SHORTER
 from cameraready.minmax.resolvents import Resolvent, as_resolvent
 
 __all__ = ["BatchedResult", "solve_batched"]
 
-# A reset when the residual has fallen by this factor in at least so many steps.
-RESTART_FACTOR, RESTART_AFTER = 4.0, 8
-# Backtracking takes off a tenth at least and a half at most, and gives up after so many in a row.
-SHORTER, MOST_HALVINGS = 0.9, 60
 # After so many iterations the host asks which problems are done; a GPU runs ahead in between.
 CHECK_EVERY = 16
 # A resolvent with this small a step projects on the closure of A's domain.

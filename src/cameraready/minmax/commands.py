@@ -200,8 +200,8 @@ def vi(
     /,
     *,
     method: MethodName = "feg",
-    step: NumberOr = "auto",
-    rho: NumberOr = "0",
+    step: NumberOr | None = None,
+    rho: NumberOr | None = None,
     lipschitz: str | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
@@ -219,10 +219,10 @@ def vi(
     method
         How to solve it.
     step
-        The step size, or auto.
+        The step size, or auto; without it auto, or the step of the state that is gone on from.
     rho
         The comonotonicity: 0 for convex-concave problems, negative for mildly nonmonotone ones,
-        or auto.
+        or auto; without it 0, or that of the state that is gone on from.
     lipschitz
         The Lipschitz constant of F, or power to estimate it at the start; without it the step is
         found by backtracking.
@@ -232,7 +232,7 @@ def vi(
         The largest number of iterations.
     restart
         anchor: make the present point the new anchor when the residual has fallen by 4; auto does
-        so on games, bilinear and linear programs only; none is the paper's method.
+        so on games and linear programs only; none is the paper's method.
     out
         A file for the solution: .json, or .npz.
     resume
@@ -249,8 +249,8 @@ def vi(
         result, status = run.solve(
             made,
             method,
-            step=_number_or("--step", step, "auto"),
-            rho=_number_or("--rho", rho, "auto"),
+            step=None if step is None else _number_or("--step", step, "auto"),
+            rho=None if rho is None else _number_or("--rho", rho, "auto"),
             lipschitz=None if lipschitz is None else _number_or("--lipschitz", lipschitz, "power"),
             tol=check_positive("tol", tol),
             max_iter=max_iter,

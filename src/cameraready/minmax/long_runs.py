@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cameraready.minmax.arrays import like, to_numpy
 from cameraready.minmax.inclusion import Inclusion
 from cameraready.minmax.result import ConvergenceWarning, Iteration, Result, SolverState
 from cameraready.minmax.solving import solve
@@ -113,8 +114,7 @@ class LongRun:
         z, stored = state.state.z, np.asarray(state.state.value)
         fits = tuple(z.shape) == tuple(problem.z0.shape)
         if fits:
-            value = problem.operator(_like(problem, z))
-            value = np.asarray(value.cpu() if hasattr(value, "cpu") else value)
+            value = to_numpy(problem.operator(like(z, problem.z0)))
             fits = np.allclose(value, stored, rtol=1e-6, atol=1e-9 * (1.0 + abs(stored).max()))
         if not fits:
             raise ValueError(f"{self.resume} holds a state of another problem")
@@ -169,11 +169,3 @@ def _together(results: list[Result]) -> Result:
         n_prox=sum(result.n_prox for result in results),
         resets=sum(result.resets for result in results),
     )
-
-
-def _like(problem: Inclusion, vector: Any) -> Any:
-    if isinstance(problem.z0, np.ndarray):
-        return np.asarray(vector, dtype=problem.z0.dtype)
-    import torch
-
-    return torch.as_tensor(vector, dtype=problem.z0.dtype, device=problem.z0.device)

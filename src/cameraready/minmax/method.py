@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 
 from cameraready.minmax.inclusion import Inclusion
 
-__all__ = ["Method", "Trial", "resolve"]
+__all__ = ["MOST_HALVINGS", "SHORTER", "Method", "Trial", "resolve"]
+
+# Backtracking takes off a tenth at least and a half at most, and gives up after so many in a row.
+SHORTER, MOST_HALVINGS = 0.9, 60
 
 
 class Trial(NamedTuple):

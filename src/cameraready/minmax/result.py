@@ -51,6 +51,10 @@ class SolverState(NamedTuple):
     potential: float | None
     moved: bool  # the anchor is no longer the starting point
     growth: Growth
+    auto_step: bool = True  # the step is found by backtracking
+    auto_rho: bool = False
+    rose: bool = False  # the potential was seen to rise
+    certified: bool = True  # a step has been taken, so that the state's c lies in A(z)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, whole or not at all."""
@@ -111,7 +115,8 @@ class Result:
     z
         The solution: in the form of z0 for a `VI`, otherwise x and y in one vector.
     residual : float
-        |F(z) + c| with c in A(z): a certified bound on the tangent residual at z.
+        |F(z) + c| with c in A(z): a certified bound on the tangent residual at z. Infinite where
+        not a single step has been taken.
     residual_history : array, (iterations,)
         The same after each iteration.
     gap : float or None
@@ -130,7 +135,8 @@ class Result:
     certificate_bound : float or None
         The a-priori bound on the residual, 2 distance / ((step + 2 rho) k) with k counted from
         the last reset: for "feg", when L is known or the step has been checked by backtracking,
-        and the problem knows a bound on the distance.
+        and the problem knows a bound on the distance. None under ``rho="auto"``, after the
+        potential was seen to rise, and where L is an estimate at one point and F not linear.
     resets : int
         How often the anchor was reset.
     state : SolverState

@@ -14,15 +14,18 @@ from cameraready.minmax.anchored import (
     EAG,
     EAG2,
     FEG,
+    RESTART_AFTER,
+    RESTART_FACTOR,
     AnchoredState,
     feg_bound,
     potential,
     reset,
 )
-from cameraready.minmax.arrays import is_tensor
+from cameraready.minmax.arrays import like
+from cameraready.minmax.bilinear import Bilinear
 from cameraready.minmax.estimates import estimate_lipschitz, local_lipschitz
 from cameraready.minmax.inclusion import Inclusion
-from cameraready.minmax.method import Method, Trial
+from cameraready.minmax.method import MOST_HALVINGS, SHORTER, Method, Trial
 from cameraready.minmax.result import (
     ConvergenceWarning,
     Growth,
@@ -52,14 +55,8 @@ METHODS: dict[str, Method] = {
 
 # rho="auto" tries these, times 1/L, one after the other.
 _RHO_LADDER = (0.0, -0.05, -0.1, -0.2, -0.3, -0.4, -0.45)
-# An anchor is reset when the residual has fallen by this factor in at least so many steps.
-_RESTART_FACTOR, _RESTART_AFTER = 4.0, 8
-# Backtracking shortens the step by this at least, and by a half at most.
-_SHORTER = 0.9
 # The step is doubled where, in half of at least so many steps, it used so little of what F allows.
 _GROW_AFTER, _FLAT = 32, 0.5
-# Backtracking gives up after halving the step this often in a row.
-_MOST_HALVINGS = 60
 _ROUNDING = 64.0 * float(np.finfo(float).eps)
 
 
@@ -67,8 +64,8 @@ def solve(
     problem: Inclusion,
     method: str = "feg",
     *,
-    step: float | str = "auto",
-    rho: float | str = 0.0,
+    step: float | str | None = None,
+    rho: float | str | None = None,
     lipschitz: float | str | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
@@ -89,14 +86,16 @@ def solve(
         "feg" (the paper's fast extragradient with constraints), "eag" and "eag2" (its extra
         anchored gradient with one and two resolvents), or a baseline: "eg", "eg+", "ogda", "gda",
         "alternating-gda", "arg", "halpern", "pdhg".
-    step : float or "auto"
-        Step size. "auto" is the method's default for L when `lipschitz` is given; otherwise it
-        starts from an estimate by one finite difference, and is shortened, with a reset of the
-        anchor, when F turns out steeper between two points. Where there are no restarts, it is
-        doubled, with a reset, when F has long been flat; this is ours, not the paper's.
-    rho : float or "auto"
-        Comonotonicity of F + A: 0 for monotone (convex-concave) problems, negative for mildly
-        nonmonotone ones. "auto" (for "feg") starts with 0 and lowers it when the potential rises.
+    step : float or "auto", optional
+        Step size; "auto" by default, or as in the run that `resume` goes on from. "auto" is the
+        method's default for L when `lipschitz` is given; otherwise it starts from an estimate by
+        one finite difference, and is shortened, with a reset of the anchor, when F turns out
+        steeper between two points. Where there are no restarts, it is doubled, with a reset, when
+        F has long been flat; this is ours, not the paper's.
+    rho : float or "auto", optional
+        Comonotonicity of F + A; 0 by default, or as in the run that `resume` goes on from. It
+        is 0 for monotone (convex-concave) problems, negative for mildly nonmonotone ones. "auto"
+        (for "feg") starts with 0 and lowers it when the potential rises.
     lipschitz : float, "power" or None
         F's Lipschitz constant L; "power" estimates it at z0 by power iteration and adds 2 %.
     tol : float
@@ -117,7 +116,8 @@ def solve(
     check_potential : bool
         Also check that the potential V_k never rises (for "feg"), and say so in the message.
     resume : SolverState, optional
-        Go on from the end of an earlier run of the same problem and method.
+        Go on from the end of an earlier run of the same problem and method. If another step or
+        rho is given than that run had, the anchor is reset.
 
     Returns
     -------
@@ -141,12 +141,23 @@ def solve(
     >>> result.converged, result.x.round(6).tolist(), result.y.round(6).tolist()
     (True, [0.2, 0.0, 0.8], [0.4, 0.6, 0.0])
     """
+    if not isinstance(problem, Inclusion):
+        raise TypeError(
+            "problem must be a VI, MinMax, Bilinear, MatrixGame, LPSaddle or DRO, not "
+            f"{type(problem).__name__}"
+        )
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of the iteration, not {callback!r}")
+    if resume is not None and not isinstance(resume, SolverState):
+        raise TypeError(
+            f"resume must be a SolverState, as in result.state, not {type(resume).__name__}"
+        )
     run = _Run(
         problem,
         METHODS[check_choice("method", method, tuple(METHODS))],
         _Settings(
-            step=_number_or("step", step, "auto"),
-            rho=_number_or("rho", rho, "auto", positive=False),
+            step=None if step is None else _number_or("step", step, "auto"),
+            rho=None if rho is None else _number_or("rho", rho, "auto", positive=False),
             lipschitz=None if lipschitz is None else _number_or("lipschitz", lipschitz, "power"),
             tol=_tolerance(tol),
             max_iter=_whole("max_iter", max_iter),
@@ -162,8 +173,8 @@ def solve(
 
 
 class _Settings(NamedTuple):
-    step: float | str
-    rho: float | str
+    step: float | str | None
+    rho: float | str | None
     lipschitz: float | str | None
     tol: float
     max_iter: int
@@ -179,10 +190,10 @@ class _Run:
     def __init__(
         self, problem: Inclusion, method: Method, settings: _Settings, resume: SolverState | None
     ) -> None:
-        if not isinstance(problem, Inclusion):
-            raise TypeError(
-                "problem must be a VI, MinMax, Bilinear, MatrixGame, LPSaddle or DRO, not "
-                f"{type(problem).__name__}"
+        if resume is None:
+            settings = settings._replace(
+                step="auto" if settings.step is None else settings.step,
+                rho=0.0 if settings.rho is None else settings.rho,
             )
         self.problem, self.method, self.settings = problem, method, settings
         self.lipschitz: float | None = None
@@ -192,18 +203,23 @@ class _Run:
         self.resets, self.halvings, self.checked = 0, 0, 0
         self.growth = Growth(0.0, _GROW_AFTER, _GROW_AFTER, False)
         self.auto_rho = settings.rho == "auto"
-        self.backtracking = settings.step == "auto" and settings.lipschitz is None
+        auto_step = settings.step == "auto"
+        if resume is not None:
+            self.auto_rho = resume.auto_rho if settings.rho is None else self.auto_rho
+            auto_step = resume.auto_step if settings.step is None else auto_step
+        self.backtracking = auto_step and settings.lipschitz is None
+        self.bound_at: tuple[int, bool] | None = None
+        self.rose, self.certified = False, False
         self.watching = method.has_potential and (self.auto_rho or settings.check_potential)
         self._check_method()
         with np.errstate(all="ignore"):
             self._start(resume)
-        self.bound_at: tuple[int, bool] | None = None
 
     def _check_method(self) -> None:
         method, settings = self.method, self.settings
         if self.auto_rho and not method.has_potential:
             raise ValueError("rho='auto' needs the potential of method 'feg'; give rho as a number")
-        if not method.takes_rho and settings.rho != 0:
+        if not method.takes_rho and settings.rho:
             raise ValueError(
                 f"method {method.name!r} has no rho: use 'feg' or 'eag' for a problem with rho "
                 f"{settings.rho}"
@@ -230,27 +246,37 @@ class _Run:
                 )
             self.state = type(resume.state)(
                 *(
-                    part if isinstance(part, int) else _like(part, problem.z0)
+                    part if isinstance(part, int) else like(part, problem.z0)
                     for part in resume.state
                 )
             )
             self.step, self.rho, self.rung = resume.step, resume.rho, resume.rung
             self.first, self.potential, self.moved = resume.first, resume.potential, resume.moved
-            self.growth = resume.growth
+            self.growth, self.certified = resume.growth, resume.certified
             given = settings.lipschitz
             self.lipschitz = None if given is None or isinstance(given, str) else given
-            if _is_number(settings.step):
-                self.step = float(settings.step)
-            if _is_number(settings.rho):
-                self.rho = float(settings.rho)
+            if isinstance(settings.step, float):
+                self.step = settings.step
+            if isinstance(settings.rho, float):
+                self.rho, self.rung = settings.rho, 0
+            elif self.auto_rho and not resume.auto_rho:
+                self.rho, self.rung = 0.0, 0
             self._check_step()
+            unchecked = self.backtracking and not resume.auto_step
+            if unchecked or (self.step, self.rho) != (resume.step, resume.rho):
+                self._reset()  # what the anchor stands for held for the other step and rho
+            else:
+                self.rose = resume.rose
             return
         self.state = method.init(problem, problem.z0)
         self.first, self.potential, self.moved, self.rung = None, None, False, 0
-        self.rho = 0.0 if self.auto_rho else float(settings.rho)
+        self.rho = settings.rho if isinstance(settings.rho, float) else 0.0
+        if not self._starts_finite():
+            self.step = settings.step if isinstance(settings.step, float) else 1.0
+            return  # nothing to estimate; the run ends at once
         self.lipschitz = self._known_lipschitz()
-        if _is_number(settings.step):
-            self.step = float(settings.step)
+        if isinstance(settings.step, float):
+            self.step = settings.step
         else:
             constant = self.lipschitz
             if constant is None:
@@ -259,6 +285,9 @@ class _Run:
                     constant = 1.0  # F is constant or not finite here; the run will tell
             self.step = method.default(self.rho * constant) / constant
         self._check_step()
+
+    def _starts_finite(self) -> bool:
+        return math.isfinite(float(abs(self.state.value).max()))
 
     def _known_lipschitz(self) -> float | None:
         given = self.settings.lipschitz
@@ -297,6 +326,9 @@ class _Run:
             self.history,
         )
         take, tol, max_iter = method.step, settings.tol, settings.max_iter
+        if not self._starts_finite():
+            self.notes.append("F(z0) is not finite: start from another point")
+            return "diverged"
         with np.errstate(all="ignore"):
             while len(history) < max_iter:
                 new, trial = take(problem, self.state, self.step, self.rho)
@@ -313,7 +345,7 @@ class _Run:
                     if not self._lower_rho():
                         return "failed"
                     continue
-                self.state = new
+                self.state, self.certified = new, True
                 del trial  # two vectors, not needed during the next step
                 self.halvings = 0
                 history.append(norm)
@@ -346,12 +378,13 @@ class _Run:
         if new.k == 1:
             self.first = norm
         elif (
-            new.k >= _RESTART_AFTER
+            new.k >= RESTART_AFTER
             and self.first is not None
-            and norm * _RESTART_FACTOR <= self.first
+            and norm * RESTART_FACTOR <= self.first
         ):
-            self.bound_at = (new.k, self.moved)
+            bound_at = new.k, self.moved
             self._reset()
+            self.bound_at = bound_at
 
     def _reset(self) -> None:
         """The present point becomes the start."""
@@ -362,7 +395,7 @@ class _Run:
             # F at the point is known already, whatever the method remembers starts again.
             past = state.value if self.method is baselines.OGDA else state.z
             self.state = state._replace(anchor=state.z, past=past, k=0)
-        self.first = self.potential = None
+        self.first = self.potential = self.bound_at = None
         self.growth = self.growth._replace(steepest=0.0, look_at=self.growth.least)
         self.moved = True
         self.resets += 1
@@ -390,7 +423,7 @@ class _Run:
         as steep, so the step need not fall below 0.9 of what that one allows.
         """
         self.halvings += 1
-        if self.halvings > _MOST_HALVINGS:
+        if self.halvings > MOST_HALVINGS:
             self.notes.append(
                 "no step was small enough: F does not seem to be Lipschitz near the last iterate"
             )
@@ -399,8 +432,8 @@ class _Run:
         if trial is not None:
             values, points = trial.first_value - trial.second_value, trial.first - trial.second
             rise, run = math.sqrt(values @ values), math.sqrt(points @ points)
-            fitting = _SHORTER * self.method.default(self.rho * rise / run) * run / rise
-        self.step = max(self.step / 2.0, min(fitting, _SHORTER * self.step))
+            fitting = SHORTER * self.method.default(self.rho * rise / run) * run / rise
+        self.step = max(self.step / 2.0, min(fitting, SHORTER * self.step))
         if self.growth.tried:  # too long: wait longer before the next try
             self.growth = self.growth._replace(tried=False, least=4 * self.growth.least)
         if self.auto_rho:
@@ -437,7 +470,7 @@ class _Run:
                 f"the potential rose at iteration {len(self.history) + 1}: F + A is not "
                 f"{self.rho:g}-comonotone, or F is steeper than 1/step"
             )
-            self.watching = False
+            self.watching, self.rose = False, True
             return False
         return True
 
@@ -472,7 +505,10 @@ class _Run:
     def result(self, status: str) -> Result:
         """What the user gets."""
         problem, settings, state = self.problem, self.settings, self.state
-        residual = math.sqrt(state.residual @ state.residual)
+        # At the start c = 0, which need not lie in A(z0).
+        residual = math.sqrt(state.residual @ state.residual) if self.certified else math.inf
+        if not self.certified:
+            self.notes.append("no step was taken, so that no residual is certified")
         if status == "max_iter" and residual <= settings.tol and self.history:
             status = "converged"
         if status in ("max_iter", "diverged") and settings.tol > 0:
@@ -521,12 +557,20 @@ class _Run:
                 self.potential,
                 self.moved,
                 self.growth,
+                self.backtracking,
+                self.auto_rho,
+                self.rose,
+                self.certified,
             ),
         )
 
     def _bound(self) -> float | None:
         if self.method is not FEG or not (self.backtracking or self.lipschitz is not None):
             return None
+        if self.rose or self.auto_rho:
+            return None  # rho is known to be wrong, or is one that is only not refuted yet
+        if self.settings.lipschitz == "power" and not isinstance(self.problem, Bilinear):
+            return None  # F may be steeper elsewhere
         if self.lipschitz is not None and self.step * self.lipschitz > 1.0 + 1e-9:
             return None
         k, moved = self.state.k, self.moved
@@ -538,19 +582,6 @@ class _Run:
         if k == 0 or distance is None:
             return None
         return feg_bound(distance, k, self.step, self.rho)
-
-
-def _like(part: Any, z0: Any) -> Any:
-    """A stored vector in the type of the problem's."""
-    if is_tensor(z0):
-        import torch
-
-        return torch.as_tensor(part, dtype=z0.dtype, device=z0.device)
-    return np.asarray(part, dtype=z0.dtype)
-
-
-def _is_number(value: Any) -> bool:
-    return value is not None and not isinstance(value, str)
 
 
 def _number_or(name: str, value: Any, word: str, *, positive: bool = True) -> float | str:
@@ -572,6 +603,8 @@ def _tolerance(tol: Any) -> float:
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or value != int(value) or value < 1:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a whole number of at least 1, not {value!r}")
+    if isinstance(value, bool) or not math.isfinite(value) or value != int(value) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
     return int(value)
