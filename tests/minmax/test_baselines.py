@@ -91,3 +91,21 @@ def test_gda_runs_away_where_alternating_gda_circles():
 def test_a_run_history_is_for_anchored_methods():
     with pytest.raises(TypeError, match="for the anchored methods"):
         solve(MatrixGame(THREE), "eg", callback=RunHistory())
+
+
+def test_alternating_gda_resolves_each_player_once():
+    calls = []
+
+    class Seen:
+        def __init__(self, name):
+            self.name = name
+
+        def prox(self, z, step):
+            calls.append(self.name)
+            return z.clip(-1, 1)
+
+    problem = Bilinear(np.eye(2), X=Seen("x"), Y=Seen("y"), x0=[1.0, 0.5], y0=[0.5, 1.0])
+    calls.clear()
+    result = solve(problem, "alternating-gda", step=0.1, tol=0, max_iter=3)
+    assert calls == ["x", "y"] * 3
+    assert result.n_prox == 3

@@ -138,3 +138,14 @@ class TestBilinear:
         sparse = pytest.importorskip("scipy.sparse")
         with pytest.raises(ValueError, match=r"row 1, column 2 .* is nan"):
             Bilinear(sparse.csr_array(np.array([[1.0, 0, 0], [0, 0, np.nan]])))
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "sparse"])
+def test_highs_agrees_with_the_value(kind):
+    payoff = kuhn_poker()
+    matrix = {
+        "numpy": lambda: payoff,
+        "torch": lambda: __import__("torch").tensor(payoff),
+        "sparse": lambda: __import__("scipy.sparse").sparse.csr_array(payoff),
+    }[kind]()
+    assert -MatrixGame(matrix, maximize=True).highs().fun == pytest.approx(-1 / 18)

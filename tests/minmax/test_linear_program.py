@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog
 
 from cameraready.minmax import LPSaddle, solve
 
@@ -137,3 +137,20 @@ def test_an_unbounded_program_says_so_in_the_words_of_highs():
 def test_bad_programs_get_one_clear_sentence(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
         LPSaddle(**arguments)
+
+
+def test_numerical_trouble_is_not_called_infeasible(monkeypatch):
+    program = LPSaddle([1.0], A_ub=[[-1.0]], b_ub=[-1.0])
+    answer = OptimizeResult(status=4, message="numerical trouble")
+    monkeypatch.setattr(LPSaddle, "highs", lambda self, presolve=True: answer)
+    assert program.diagnose() is None
+
+
+def test_where_presolve_cannot_tell_highs_is_asked_again(monkeypatch):
+    program = LPSaddle([1.0], A_ub=[[-1.0]], b_ub=[-1.0])
+    answers = {
+        True: OptimizeResult(status=4, message="unbounded or infeasible"),
+        False: OptimizeResult(status=3, message="unbounded"),
+    }
+    monkeypatch.setattr(LPSaddle, "highs", lambda self, presolve=True: answers[presolve])
+    assert program.diagnose() == ("unbounded", "HiGHS: unbounded")

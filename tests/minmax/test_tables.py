@@ -64,3 +64,24 @@ def test_the_greater_label_is_predicted(labels, predicted, write):
     assert data.target.tolist() == [1, 0]
     assert data.names == ["a", "b"]
     assert np.array_equal(data.features, [[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_a_number_in_the_corner_of_words_is_no_header(write):
+    with pytest.raises(ValueError, match="row 1, column 2 is 'x', which is not a number"):
+        read_payoff(write("1,x\n2,3\n"))
+    named = read_payoff(write("1,x\ntop,3\n"))
+    assert (named.rows, named.columns) == (["top"], ["x"])
+
+
+def test_labels_are_written_as_people_do(write):
+    data = read_data(write("a,y\n1,1.000000000000000000e+00\n2,0.0\n3,1\n"), "y")
+    assert data.labels == ("0", "1")
+    assert data.target.tolist() == [1, 0, 1]
+
+
+def test_long_names_are_shortened_in_messages(write):
+    name = "n" * 500
+    for content in (f"{name},y\nx,0\n1,1\n", f"{name},z\n1,0\n", f"{name},{name},y\n1,2,0\n"):
+        with pytest.raises(ValueError, match="nnn…") as error:
+            read_data(write(content), "y")
+        assert name[:50] not in str(error.value)

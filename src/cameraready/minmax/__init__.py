@@ -18,6 +18,9 @@ test.
 ('converged', True)
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from cameraready.minmax.bilinear import Bilinear
 from cameraready.minmax.certificates import (
     Certificate,
@@ -57,14 +60,23 @@ from cameraready.minmax.result import ConvergenceWarning, Iteration, Result, Sol
 from cameraready.minmax.robust import DRO, KL, ChiSquare, CVaR, LogisticLosses
 from cameraready.minmax.solving import METHODS, solve
 
+if TYPE_CHECKING:
+    from cameraready.minmax.batched import BatchedResult, solve_batched
+    from cameraready.minmax.growing_batch import GrowingBatchSampler
+    from cameraready.minmax.optimizers import EAG, FEG, OGDA, ExtraGradient
+
 __all__ = [
     "DRO",
+    "EAG",
+    "FEG",
     "KL",
     "L1",
     "METHODS",
+    "OGDA",
     "VI",
     "AffineSet",
     "Ball",
+    "BatchedResult",
     "Bilinear",
     "Box",
     "CVaR",
@@ -73,8 +85,10 @@ __all__ = [
     "ChiSquare",
     "Comonotonicity",
     "ConvergenceWarning",
+    "ExtraGradient",
     "FreeSpace",
     "GroupL2",
+    "GrowingBatchSampler",
     "Halfspace",
     "Inclusion",
     "Iteration",
@@ -101,5 +115,27 @@ __all__ = [
     "estimate_lipschitz",
     "kuhn_poker",
     "solve",
+    "solve_batched",
     "verify_run",
 ]
+
+# These need torch, which users of numpy need not wait for: loaded when they are first named.
+_WITH_TORCH = {
+    "BatchedResult": "batched",
+    "EAG": "optimizers",
+    "ExtraGradient": "optimizers",
+    "FEG": "optimizers",
+    "GrowingBatchSampler": "growing_batch",
+    "OGDA": "optimizers",
+    "solve_batched": "batched",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WITH_TORCH:
+        return getattr(import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WITH_TORCH})

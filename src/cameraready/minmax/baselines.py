@@ -7,6 +7,7 @@ any other.
 
 from typing import Any, NamedTuple
 
+from cameraready.minmax.bilinear import Bilinear
 from cameraready.minmax.inclusion import Inclusion, TwoPlayer, join
 from cameraready.minmax.method import Method, Trial, resolve
 
@@ -66,13 +67,19 @@ def alternating_gda_step(
     if not isinstance(problem, TwoPlayer):
         raise ValueError("alternating GDA needs two players: a min-max problem, not a VI")
     n = problem.split
-    first = problem.resolvent(state.z - step * state.value, step)
-    mixed = join(first[:n], state.z[n:])
+    before_x = state.z[:n] - step * state.value[:n]
+    x = problem.x.prox(before_x, step)
+    mixed = join(x, state.z[n:])
     mixed_value = problem.operator(mixed)
-    y = state.z - step * join(state.value[:n], mixed_value[n:])
-    new = resolve(problem, y, step)
-    after = BaselineState(*new, state.anchor, state.past, state.k + 1)
-    return after, Trial(mixed, mixed_value, new[0], new[1])
+    before_y = state.z[n:] - step * mixed_value[n:]
+    new = join(x, problem.y.prox(before_y, step))
+    problem.n_prox += 1  # half for each player
+    value = problem.operator(new)
+    correction = (join(before_x, before_y) - new) / step
+    after = BaselineState(
+        new, value, correction, value + correction, state.anchor, state.past, state.k + 1
+    )
+    return after, Trial(mixed, mixed_value, new, value)
 
 
 def eg_step(
@@ -150,8 +157,6 @@ def pdhg_step(
     x = J(x - step F_x(y)), y = J(y - step F_y(2 x_new - x_old)). F_y is affine, so that one
     evaluation of each half of F is enough for the step and for the certificate.
     """
-    from cameraready.minmax.bilinear import Bilinear
-
     if not isinstance(problem, Bilinear):
         raise ValueError("method 'pdhg' needs a Bilinear, MatrixGame or LPSaddle problem")
     n, z, value = problem.split, state.z, state.value

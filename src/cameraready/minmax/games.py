@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from cameraready.minmax.arrays import to_numpy
 from cameraready.minmax.bilinear import Bilinear, check_matrix
 from cameraready.minmax.resolvents import Simplex
 
@@ -72,6 +73,32 @@ class MatrixGame(Bilinear):
         """Duality gap, max (A'x) - min (Ay): what both could gain by changing strategy."""
         low, high = self.value_bounds(z)
         return high - low
+
+    def highs(self) -> Any:
+        """The solution by HiGHS: what `scipy.optimize.linprog` returns.
+
+        Its `x` is the row player's strategy and the value of `A`, its `fun` that value; with
+        `maximize` both have the sign of what the row player pays.
+        """
+        from scipy.optimize import linprog
+
+        transposed = self._transposed
+        n, m = transposed.shape
+        if hasattr(transposed, "tocsr"):
+            import scipy.sparse
+
+            rows: Any = scipy.sparse.hstack([transposed, -np.ones((n, 1))], format="csr")
+        else:
+            rows = np.column_stack([to_numpy(transposed), -np.ones(n)])
+        return linprog(  # min v with A'x <= v
+            np.append(np.zeros(m), 1.0),
+            A_ub=rows,
+            b_ub=np.zeros(n),
+            A_eq=np.append(np.ones(m), 0.0)[None, :],
+            b_eq=[1.0],
+            bounds=[(0, None)] * m + [(None, None)],
+            method="highs",
+        )
 
 
 def kuhn_poker() -> Float[np.ndarray, "27 64"]:

@@ -152,7 +152,7 @@ class LPSaddle(Bilinear):
         """The largest of the relative gap and the two relative infeasibilities."""
         return max(self.errors(z)[2:])
 
-    def highs(self) -> Any:
+    def highs(self, *, presolve: bool = True) -> Any:
         """The solution by HiGHS: what `scipy.optimize.linprog` returns."""
         from scipy.optimize import linprog
 
@@ -165,13 +165,16 @@ class LPSaddle(Bilinear):
             b_eq=self.h[k:] if k < len(self.h) else None,
             bounds=np.stack([self.low, self.high], axis=1),
             method="highs",
+            options={"presolve": presolve},
         )
 
     @override
     def diagnose(self) -> tuple[str, str] | None:
         """What HiGHS says, if there is no solution."""
         solution = self.highs()
-        status = {2: "infeasible", 3: "unbounded", 4: "infeasible"}.get(solution.status)
+        if solution.status == 4:  # numerical trouble, or presolve could not tell the two apart
+            solution = self.highs(presolve=False)
+        status = {2: "infeasible", 3: "unbounded"}.get(solution.status)
         return None if status is None else (status, f"HiGHS: {solution.message}")
 
 

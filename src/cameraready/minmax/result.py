@@ -9,7 +9,7 @@ import numpy as np
 
 from cameraready.common.files import atomic_write
 from cameraready.minmax.anchored import AnchoredState
-from cameraready.minmax.arrays import is_tensor
+from cameraready.minmax.arrays import to_numpy
 from cameraready.minmax.baselines import BaselineState
 from cameraready.minmax.inclusion import Inclusion
 
@@ -63,7 +63,7 @@ class SolverState(NamedTuple):
             if isinstance(part, int):
                 plain[name] = part
             else:
-                arrays[name] = part.cpu().numpy() if is_tensor(part) else part
+                arrays[name] = to_numpy(part)
         settings = self._asdict() | {"state": plain, "state_type": type(self.state).__name__}
         with atomic_write(path, "wb") as file:
             np.savez(file, settings=np.array(json.dumps(settings)), **arrays)

@@ -102,7 +102,9 @@ def solve(
         Stop when |F(z) + c| <= tol. With 0 the run has exactly `max_iter` iterations, without a
         warning.
     max_iter : int
-        The largest number of iterations in this call.
+        The largest number of iterations in this call. When a linear program reaches it, or
+        diverges, and `tol` is not 0, HiGHS is asked whether there is a solution at all; that
+        solves the program once more.
     restart : "auto", "anchor" or "none"
         "anchor" makes the present point the new anchor when the residual has fallen by 4 in at
         least 8 steps. This is not the paper's; on games and linear programs it gives a linear

@@ -13,6 +13,8 @@ from jaxtyping import Float
 
 __all__ = ["DataTable", "Payoff", "read_data", "read_payoff"]
 
+_LONGEST = 40  # characters of a name in a message
+
 
 class _Row(NamedTuple):
     """The cells of one row, and the line of the file on which it ends."""
@@ -47,9 +49,9 @@ class DataTable:
 def read_payoff(path: Path) -> Payoff:
     """Read a payoff matrix: cells between commas, semicolons or tabs.
 
-    The first row is taken for names if none of its cells, apart from the corner, is a number, and
-    the first column likewise. An empty corner says that both are names, even where they are
-    numbers.
+    The first row is taken for names if none of its cells is a number, the first column if none of
+    its cells below a row of names is. In the corner of both a number is a name, too. An empty
+    corner says that both are names, even where they are numbers.
 
     Parameters
     ----------
@@ -67,7 +69,9 @@ def read_payoff(path: Path) -> Payoff:
     table = _read(path)
     first = table[0].cells
     corner = len(table) > 1 and len(first) > 1 and first[0] == ""
-    header = corner or not any(map(_is_number, first[1:] or first))
+    words = not any(map(_is_number, first[1:] or first))
+    below = len(first) > 1 and not any(_is_number(row.cells[0]) for row in table[1:])
+    header = corner or (words and (below or not _is_number(first[0])))
     body = table[1:] if header else table
     named = corner or (len(first) > 1 and not any(_is_number(row.cells[0]) for row in body))
     if not body or (named and len(first) == 1):
@@ -109,11 +113,11 @@ def read_data(path: Path, target: str) -> DataTable:
     names = header.cells
     _check_names(path, "columns", names)
     if target not in names:
-        raise ValueError(f"{path} has no column {target!r}; it has {', '.join(names)}")
+        raise ValueError(f"{path} has no column {_short(target)!r}; it has {_listed(names)}")
     if not body:
         raise ValueError(f"{path} has a header, but no rows")
     if len(names) == 1:
-        raise ValueError(f"{path} has no column beside the target {target!r}")
+        raise ValueError(f"{path} has no column beside the target {_short(target)!r}")
     where = names.index(target)
     others = [j for j in range(len(names)) if j != where]
     features = np.array(
@@ -121,13 +125,14 @@ def read_data(path: Path, target: str) -> DataTable:
     )
     for row in body:
         if not row.cells[where]:
-            raise ValueError(f"{path}: row {row.line} has no value in column {target!r}")
-    found = [row.cells[where] for row in body]
+            raise ValueError(f"{path}: row {row.line} has no value in column {_short(target)!r}")
+    found = [_label(row.cells[where]) for row in body]
     labels = sorted(set(found), key=lambda text: (float(text) if _is_number(text) else 0.0, text))
     if len(labels) != 2:
-        shown = ", ".join(map(repr, labels[:5])) + (", …" if len(labels) > 5 else "")
+        shown = _listed([repr(label) for label in labels])
         raise ValueError(
-            f"{path}: column {target!r} must hold two labels, but it holds {len(labels)}: {shown}"
+            f"{path}: column {_short(target)!r} must hold two labels, but it holds {len(labels)}: "
+            f"{shown}"
         )
     chosen = np.array([text == labels[1] for text in found], dtype=int)
     return DataTable(features, [names[j] for j in others], chosen, (labels[0], labels[1]))
@@ -163,7 +168,7 @@ def _read(path: Path) -> list[_Row]:
 
 
 def _number(path: Path, row: int, column: int, cell: str, name: str | None = None) -> float:
-    place = f"row {row}, column {column if name is None else repr(name)}"
+    place = f"row {row}, column {column if name is None else repr(_short(name))}"
     if not cell:
         raise ValueError(f"{path}: {place} is empty")
     if not _is_number(cell):
@@ -182,11 +187,25 @@ def _is_number(cell: str) -> bool:
     return "_" not in cell  # which Python reads, and nobody means
 
 
+def _label(cell: str) -> str:
+    """A number as people write it: 1 for 1.000000000000000000e+00."""
+    return f"{float(cell):.15g}" if _is_number(cell) else cell
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """At most ten names, none of them long."""
+    return ", ".join([*map(_short, names[:10]), *(["…"] if len(names) > 10 else [])])
+
+
 def _check_names(path: Path, what: str, names: Sequence[str]) -> None:
     seen = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{path}: two {what} are called {name!r}")
+            raise ValueError(f"{path}: two {what} are called {_short(name)!r}")
         seen.add(name)
 
 
