@@ -146,6 +146,7 @@ def batches() -> None:
     simplex = Simplex()
     for count, size in ((10_000, 10), (1000, 100), (1000, 1000)):
         points = torch.randn(count, size, dtype=torch.float64)
+        simplex.prox(points, 1.0)  # once, to warm up
         ours, peer, ratio = in_turn(
             lambda points=points: simplex.prox(points, 1.0),
             lambda points=points: [simplex.prox(point, 1.0) for point in points],

@@ -403,12 +403,18 @@ def negative(run: Run) -> Iterator[Claim]:
 # 4. Worst cases, certified by semidefinite programming.
 
 
-def certificate_task(task: tuple[int, float]) -> float:
-    """N² times the worst squared residual of FEG at distance 1, L = 1, step 1."""
+def certificate_task(task: tuple[int, float]) -> float | None:
+    """N² times the worst squared residual of FEG at distance 1, L = 1, step 1.
+
+    None where the semidefinite solver does not reach its accuracy.
+    """
     from cameraready.minmax.certificates import certify
 
     n, rho = task
-    return float(certify("feg", n, 1.0, rho, 1.0).normalised)
+    try:
+        return float(certify("feg", n, 1.0, rho, 1.0).normalised)
+    except RuntimeError:
+        return None
 
 
 def certificates(run: Run) -> Iterator[Claim]:
@@ -422,15 +428,19 @@ def certificates(run: Run) -> Iterator[Claim]:
     values = dict(zip(tasks, found, strict=True))
     for rho in rhos:
         exact = 4.0 / (1.0 + 2.0 * rho) ** 2
-        errors = {n: abs(values[n, rho] / exact - 1.0) for n in sizes}
-        worst = max(errors, key=lambda n: errors[n])
+        solved = {n: value for n in sizes if (value := values[n, rho]) is not None}
+        worst = max(solved, key=lambda n: abs(solved[n] / exact - 1.0))
         yield Claim(
             f"certificate-{rho:g}",
             f"The worst case of FEG at rho = {rho:g}/L is exactly {exact:.3f}/N² (squared "
             "residual, unit distance), with A not assumed monotone",
-            Measurement(values[worst, rho], "N² × worst case"),
+            Measurement(solved[worst], "N² × worst case", repeats=len(solved)),
             Within(0.999 * exact, 1.001 * exact),
-            note=", ".join(f"N = {n}: {values[n, rho]:.3f}" for n in sizes)
+            note=", ".join(
+                f"N = {n}: "
+                + (f"{solved[n]:.3f}" if n in solved else "solver inaccurate, left out")
+                for n in sizes
+            )
             + ". The one farthest off is shown.",
         )
 
