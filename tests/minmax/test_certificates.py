@@ -140,3 +140,17 @@ def test_an_empty_or_foreign_history_is_refused():
     history, _, _ = record()
     with pytest.raises(ValueError, match="points of 6 numbers, but the problem has 2"):
         verify_run(history, problem)
+
+
+@pepit
+def test_anything_but_an_optimal_status_is_refused(monkeypatch):
+    import cvxpy
+
+    monkeypatch.setattr(cvxpy.Problem, "status", property(lambda self: "optimal_inaccurate"))
+    with pytest.raises(RuntimeError, match="'optimal_inaccurate'"):
+        certify("feg", 1)
+
+
+def test_the_documentation_says_what_is_only_an_upper_bound():
+    assert certify.__doc__ is not None
+    assert "upper bound" in certify.__doc__

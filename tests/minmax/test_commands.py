@@ -618,3 +618,30 @@ def test_compare_stops_where_nothing_is_left_to_gain(write, call):
 def test_wrong_options_of_compare(tokens, said, write, refused):
     write("g.csv", GAME)
     assert said in refused("compare", *tokens)
+
+
+def test_a_first_row_of_numbers_is_said_to_be_payoffs(write, call):
+    said = "the first row is all numbers and was taken as payoffs"
+    assert said in call("game", write("g.csv", GAME))[2]
+    assert said not in call("game", write("h.csv", "a,b\n1,2\n3,1\n"))[2]
+
+
+def test_a_first_row_of_a_number_and_a_word_is_refused(write, refused):
+    assert "row 1, column 2 is 'x'" in refused("game", write("g.csv", "1,x\n2,3\n"))
+
+
+def test_going_on_keeps_rho(problems, call):
+    run = ("vi", f"{problems}:rotation", "--tol", "1e-12", "--resume", "s.npz", "--max-iter", "5")
+    call(*run, "--rho", "-0.4", "--lipschitz", "1")
+    _, out, _ = call(*run)
+    assert (out["rho"], out["step"], out["resets"]) == (-0.4, 1.0, 0)
+
+
+def test_a_certificate_that_was_not_found_is_told(call, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no certificate: the semidefinite solver ended otherwise")
+
+    monkeypatch.setattr("cameraready.minmax.certificates.certify", fail)
+    code, out, err = call("certify", "--N", 1)
+    assert (code, out) == (1, None)
+    assert "no certificate" in err
