@@ -20,7 +20,7 @@ pepit = pytest.mark.skipif(
 
 
 @pepit
-@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
 @pytest.mark.parametrize(("rho", "expected"), [(0.0, 4.0), (-0.2, 11.111), (-0.4, 100.0)])
 def test_the_worst_case_of_feg_is_the_bound(steps, rho, expected):
     certificate = certify("feg", steps, 1.0, rho)

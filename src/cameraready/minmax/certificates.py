@@ -129,6 +129,7 @@ def certify(
             tol_gap_abs=1e-8,
             tol_gap_rel=_ACCURACY,
             tol_feas=_ACCURACY,
+            static_regularization_constant=1e-7,
         )
     wrapper: Any = program.wrapper
     status = str(wrapper.prob.status)
