@@ -490,3 +490,21 @@ def test_arguments_of_a_wrong_kind_are_refused_before_any_work(arguments, error,
     with pytest.raises(error, match=sentence):
         solve(problem, **arguments)
     assert problem.n_grad == 0
+
+
+def test_a_bound_does_not_outlive_its_anchor():
+    # F is nowhere finite after the first restart, so that backtracking resets the anchor again.
+    residuals = []
+
+    def restarted():
+        return len(residuals) >= 8 and 4 * residuals[-1] <= residuals[0]
+
+    problem = VI(
+        lambda z: np.full(2, np.nan) if restarted() else rotation(z), np.ones(2), diameter=10.0
+    )
+    result = solve(
+        problem, restart="anchor", tol=0, callback=lambda i: residuals.append(i.residual)
+    )
+    assert result.status == "diverged"
+    assert result.resets > 2
+    assert result.certificate_bound is None
