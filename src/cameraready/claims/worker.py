@@ -167,7 +167,7 @@ def without_folders(text: str) -> str:
 
     Examples
     --------
-    >>> without_folders('File "/home/someone/work/claims.py", line 3')
+    >>> without_folders('File "/home/someone/project/claims.py", line 3')
     'File "claims.py", line 3'
     """
     return re.sub(r"(?<![\w./:])(?:[A-Za-z]:)?[/\\](?:[^/\\\s\"':]+[/\\])+", "", text)
