@@ -12,7 +12,7 @@ GAMES = ("Kuhn poker", "Gaussian 15×15")
 KEYS = {
     *("rate-slope", "rate-bound", "rate-eg", "rate-ogda", "rate-pdhg", "rate-eag"),
     *(f"game-{game}-{part}" for game in GAMES for part in ("early", "late", "restarts")),
-    *("game-value", "negative-slope", "negative-bound", "negative-others"),
+    *("game-value", "negative-slope", "negative-bound", "negative-others", "negative-diverge"),
     *("certificate-0", "certificate--0.2", "certificate--0.4"),
     *(
         "nearest-feg",
@@ -47,7 +47,7 @@ def test_what_theory_promises_at_any_size_holds(smoke):
     for key in (
         "rate-bound",
         "negative-bound",
-        "negative-others",
+        "negative-diverge",
         "certificate-0",
         "certificate--0.2",
         "certificate--0.4",
