@@ -1,5 +1,5 @@
-# Each target sets up what it needs in .venv, and only when pyproject.toml or constraints.txt has
-# changed. A fresh machine needs Python 3.11 or newer with pip and venv, and make.
+# Each target sets up what it needs in .venv, and only when pyproject.toml or one of the two lists of
+# versions has changed. A fresh machine needs Python 3.11 or newer with pip and venv, and make.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,11 +17,13 @@ help:
 	@echo "make docs     build the documentation into site/"
 
 # One stamp for each set of extras: .venv/installed-all+test is made by installing [all,test].
-.venv/installed-%: pyproject.toml constraints.txt
+.venv/installed-%: pyproject.toml constraints.txt without-dependencies.txt
 	@test -x $(BIN)/python || { echo "== making a virtual environment in .venv"; $(PYTHON) -m venv .venv; }
 	@echo "== installing cameraready[$(subst +,$(comma),$*)] into .venv (some minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[$(subst +,$(comma),$*)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--no-deps --requirement without-dependencies.txt
 	@touch $@
 
 claims: .venv/installed-all
