@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 import transformers
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from filelock import FileLock
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from cameraready.common import smollm2_folder
 from cameraready.obprop.view import TransformerView
 
 # Enough of a vocabulary for the sentences in the tests; a word holds the space in front of it.
@@ -65,6 +67,7 @@ def make_tokenizer():
         models.WordLevel({token: i for i, token in enumerate(TOKENS)}, unk_token="<unk>")
     )
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(" ?[^ ,.]+|[,.]"), behavior="isolated")
+    backend.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="<pad>")
 
 
@@ -86,6 +89,21 @@ def make_model(name, seed=0, **changes):
             else:
                 weight.copy_(1.5 * noise / math.sqrt(weight.shape[-1]))
     return model.eval()
+
+
+@pytest.fixture(scope="session")
+def smollm2_path(pytestconfig):
+    """The folder of SmolLM2, kept in pytest's cache: unpacking it takes half a minute."""
+    kept = pytestconfig.cache.mkdir("models")
+    with pytest.MonkeyPatch.context() as patch, FileLock(kept / "lock"):
+        patch.setenv("CAMERAREADY_CACHE", str(kept))
+        return smollm2_folder()
+
+
+@pytest.fixture(scope="session")
+def smollm2(smollm2_path):
+    """A view of SmolLM2."""
+    return TransformerView.from_pretrained(smollm2_path)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from cameraready.common.checks import (
 from cameraready.common.device import resolve_device
 from cameraready.common.files import atomic_write
 from cameraready.common.plotting import plot_style
+from cameraready.common.pretrained import convert_gguf, smollm2_folder
 from cameraready.common.seeding import named_generator
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "check_interval",
     "check_positive",
     "check_writable_folder",
+    "convert_gguf",
     "load_or_compute",
     "named_generator",
     "plot_style",
     "resolve_device",
+    "smollm2_folder",
 ]
