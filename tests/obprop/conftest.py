@@ -106,6 +106,12 @@ def smollm2(smollm2_path):
     return TransformerView.from_pretrained(smollm2_path)
 
 
+@pytest.fixture
+def random_model():
+    """The function that makes a tiny random model, by a name of `CONFIGS`."""
+    return make_model
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     return make_tokenizer()

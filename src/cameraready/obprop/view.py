@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,14 @@ class TransformerView:
     def __init__(self, model: nn.Module, tokenizer: Any) -> None:
         self.adapter: Adapter = adapter_of(model)
         self.model = model.eval()
+        self.model_type = model_type_of(model)
         self.tokenizer = tokenizer
         self.L = len(self.adapter.layers)
         self.H = self.adapter.heads
         self.D = self.adapter.width
 
     def __repr__(self) -> str:
-        return f"TransformerView({model_type_of(self.model)}, L={self.L}, H={self.H}, D={self.D})"
+        return f"TransformerView({self.model_type}, L={self.L}, H={self.H}, D={self.D})"
 
     @classmethod
     def from_pretrained(
@@ -153,6 +155,7 @@ class TransformerView:
         """The norm before the unembedding."""
         return self.adapter.final_norm()
 
+    @cached_property
     def fingerprint(self) -> str:
         """A hash that tells the model from others: of its shape and of some of its weights.
 
@@ -161,7 +164,7 @@ class TransformerView:
         """
         adapter = self.adapter
         shape = (
-            model_type_of(self.model),
+            self.model_type,
             *(self.L, self.H, adapter.key_value_heads, self.D, adapter.head_width),
             len(self.unembed),
         )
