@@ -213,7 +213,7 @@ def _settings(
     stride: int | None,
     world: int,
 ) -> dict[str, Any]:
-    digest = hashlib.sha256(view.fingerprint().encode())
+    digest = hashlib.sha256(view.fingerprint.encode())
     for feature in as_list(features):
         digest.update(repr(place_of(feature)).encode())
         digest.update(feature.vector.detach().float().cpu().contiguous().numpy().tobytes())
