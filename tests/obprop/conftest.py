@@ -10,6 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from cameraready.common import smollm2_folder
+from cameraready.obprop.observable import Observable
 from cameraready.obprop.view import TransformerView
 
 # Enough of a vocabulary for the sentences in the tests; a word holds the space in front of it.
@@ -91,6 +92,15 @@ def make_model(name, seed=0, **changes):
     return model.eval()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    """Tiny products are slower in several threads, and much slower beside other tests."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def smollm2_path(pytestconfig):
     """The folder of SmolLM2, kept in pytest's cache: unpacking it takes half a minute."""
@@ -115,6 +125,11 @@ def random_model():
 @pytest.fixture(scope="session")
 def tokenizer():
     return make_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def observable(tokenizer):
+    return Observable.from_tokens(tokenizer, [" she", " her"], [" he", " him"])
 
 
 @pytest.fixture(params=ARCHITECTURES)
