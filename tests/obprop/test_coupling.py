@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from cameraready.obprop.coupling import (
     coupling,
     coupling_interval,
     coupling_matrix,
+    measured_coupling,
 )
+from cameraready.obprop.errors import SiteMismatchError
 
 Y1, Y2 = torch.tensor([3.0, 0.0, 4.0, 0.0]), torch.tensor([1.0, 2.0, 2.0, -4.0])
 
@@ -90,3 +93,43 @@ def test_vectors_that_have_no_coupling():
         coupling(torch.zeros(4), Y2)
     with pytest.raises(ValueError, match="one length"):
         cosine(Y1, Y2[:3])
+
+
+TEXTS = ["Mary is a doctor , here", "So, John was here today", "", "Peter is a friend"]
+
+
+def feature(view, seed, layer=1):
+    vector = torch.randn(view.D, generator=torch.Generator().manual_seed(seed))
+    return SimpleNamespace(vector=vector, site="resid_pre", layer=layer, name=str(seed))
+
+
+def test_the_measured_slope_is_that_of_the_scores(llama):
+    first, second = feature(llama, 0), feature(llama, 1)
+    measured = measured_coupling(llama, first, second, TEXTS, skip=2)
+    rows = []
+    for text in TEXTS:
+        if text:
+            stream = llama.run(text).resid_pre[1][0, 2:]
+            scale = llama.adapter.attention_norm(1).scale(stream)
+            rows.append(torch.stack([stream @ f.vector / scale for f in (first, second)], 1))
+    scores = torch.cat(rows).numpy()
+    np.testing.assert_allclose(measured.scores, scores, rtol=1e-3, atol=1e-4)
+    slope, intercept = np.polyfit(scores[:, 0], scores[:, 1], 1)
+    assert measured.slope == pytest.approx(slope, rel=1e-3)
+    assert measured.intercept == pytest.approx(intercept, rel=1e-3, abs=1e-4)
+    assert measured.r2 == pytest.approx(np.corrcoef(scores.T)[0, 1] ** 2, rel=1e-3)
+    assert measured.predicted == coupling(first, second)
+    assert measured.cosine == cosine(first, second)
+    double = SimpleNamespace(vector=2 * first.vector, site="resid_pre", layer=1, name="double")
+    measured = measured_coupling(llama, first, double, TEXTS, token="mean")
+    assert measured.slope == pytest.approx(2.0, rel=1e-5)
+    assert len(measured.scores) == 3
+
+
+def test_features_of_different_places_are_not_coupled(llama):
+    with pytest.raises(SiteMismatchError, match=r"resid_pre\[0\], resid_pre\[1\]"):
+        coupling(feature(llama, 0), feature(llama, 1, layer=0))
+    with pytest.raises(SiteMismatchError):
+        measured_coupling(llama, feature(llama, 0), feature(llama, 1, layer=0), TEXTS)
+    with pytest.raises(ValueError, match="give 0 tokens"):
+        measured_coupling(llama, feature(llama, 0), feature(llama, 1), [""])

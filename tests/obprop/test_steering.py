@@ -110,7 +110,7 @@ def generated(view, ids, **settings):
 
 
 @pytest.mark.parametrize("mode", ["project", "add", "center"])
-@pytest.mark.parametrize("tokens", ["all", [1, -1], "Mary"])
+@pytest.mark.parametrize("tokens", ["all", [1, -1], slice(1, 7), slice(1, None), "Mary"])
 def test_generate_with_a_cache_is_the_same_as_without(llama, mode, tokens):
     ids = llama.encode("So, Mary really is")[None]
     mask = torch.ones_like(ids)
@@ -129,12 +129,10 @@ def test_generate_with_a_cache_is_the_same_as_without(llama, mode, tokens):
     assert torch.equal(generated(llama, ids, attention_mask=mask), plain)
 
 
-@pytest.mark.parametrize("tokens", ["all", [0, 2], [-2], "Mary"])
+@pytest.mark.parametrize("tokens", ["all", [0, 1], [-2], slice(1, None), "Mary"])
 def test_prompts_padded_on_the_left_are_steered_as_alone(llama, tokens):
     """Positions count from each prompt's own first token."""
     texts = ["Mary is", "So, Mary really is a great friend"]
-    if tokens == [0, 2]:
-        tokens = [0, 1]
     rows = [llama.encode(text) for text in texts]
     width = max(map(len, rows))
     ids, mask = torch.ones(2, width, dtype=torch.long), torch.zeros(2, width, dtype=torch.long)
@@ -181,7 +179,10 @@ def test_the_mean_score_is_that_of_unit_vectors(llama):
     at = torch.stack([streams[0][0], streams[1][5]])
     found = mean_score(llama, feature, texts, token="Mary")
     assert found == pytest.approx(float(score(at, feature).mean()), rel=1e-5)
-    with pytest.raises(ValueError, match="no text has a token"):
+    rest = torch.cat([stream[1:] for stream in streams])
+    found = mean_score(llama, feature, texts, skip=1)
+    assert found == pytest.approx(float(score(rest, feature).mean()), rel=1e-5)
+    with pytest.raises(ValueError, match="no text has such a token"):
         mean_score(llama, feature, [""])
 
 
@@ -219,6 +220,8 @@ def test_what_cannot_be_steered(llama):
         Steer(llama, feature, mean=1.0)
     with pytest.raises(ValueError, match="one number for each feature"):
         Steer(llama, [feature, direction(llama, 1), direction(llama, 2)], "center", mean=[1.0, 2.0])
+    with pytest.raises(ValueError, match="slice without step"):
+        Steer(llama, feature, tokens=slice(-2, None))
     with pytest.raises(ValueError, match="tokens must be"):
         Steer(llama, feature, tokens="mean")
     with Steer(llama, feature, tokens=[7]), pytest.raises(ValueError, match="prompt 0 has 5"):

@@ -226,7 +226,7 @@ def measured_coupling(
 
     predicted, angle = coupling(f1, f2), cosine(f1, f2)
     rows = [
-        chunk.scores[(chunk.positions >= skip) & np.isfinite(chunk.scores).all(axis=1)]
+        chunk.scores[((chunk.positions >= skip) | (chunk.positions < 0)) & chunk.found]
         for chunk in stream_scores(
             view, [f1, f2], texts, token=token, normalized=normalized, batch_size=batch_size
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cameraready.obprop.sites import Place, check_place, norm_at, place_of, read_places
@@ -55,6 +55,11 @@ class ScoreRows:
     scores: Float[np.ndarray, "rows features"]
     statuses: list[str]
     names: list[str]
+
+    @property
+    def found(self) -> Bool[np.ndarray, " rows"]:
+        """Whether a row has a score."""
+        return np.array([status == "ok" for status in self.statuses], dtype=bool)
 
     def frame(self) -> "pd.DataFrame":
         """The rows as a table; of several features, below one another within a text's token."""

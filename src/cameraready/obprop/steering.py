@@ -142,6 +142,7 @@ def mean_score(
     feature: Any,
     texts: Iterable[str],
     token: Token | Sequence[Token] = "all",
+    skip: int = 0,
     batch_size: int = 16,
 ) -> float:
     """The mean of u·x over tokens of texts, with u the feature's unit vector: a mean to center on.
@@ -156,6 +157,8 @@ def mean_score(
         Neutral texts.
     token
         Which tokens, as for `cameraready.obprop.scoring.score_texts`.
+    skip
+        Tokens before this position are left out, such as the first one.
     batch_size
         Texts that go through the model together.
 
@@ -165,11 +168,11 @@ def mean_score(
         If no text has such a token.
     """
     chunks = stream_scores(view, feature, texts, token, normalized=False, batch_size=batch_size)
-    scores = [rows.scores[:, 0] for rows in chunks]
+    scores = [rows.scores[rows.positions >= skip, 0] for rows in chunks]
     found = np.concatenate(scores) if scores else np.empty(0)
     found = found[np.isfinite(found)]
     if not len(found):
-        raise ValueError("no text has a token to take the mean of")
+        raise ValueError("no text has such a token to take the mean of")
     return float(found.astype(np.float64).mean() / float(feature.vector.double().norm()))
 
 
@@ -194,7 +197,10 @@ class Steer:
         How much of that: 1 is all of it, and a length for ``"add"``.
     tokens
         ``"all"``; positions, counted from the text's first token, negative ones from the end of
-        the prompt; or a string, of which every occurrence in the prompt is edited.
+        the prompt; a slice of positions, which reaches into generated text where it is open; or a
+        string, of which every occurrence in the prompt is edited. Many models store in the first
+        token's stream what they attend to when there is nothing to attend to: it is long, and
+        editing it harms whatever comes after. ``slice(1, None)`` spares it.
     mean
         For ``"center"``: u·x to move to, a number for each feature; or a residual stream whose
         u·x to take; by default that of the tokens which are edited in the prompts of one pass.
@@ -212,18 +218,23 @@ class Steer:
         features: Any,
         mode: Mode = "project",
         strength: float = 1.0,
-        tokens: str | Sequence[int] = "all",
+        tokens: str | Sequence[int] | slice = "all",
         mean: float | Sequence[float] | Float[Tensor, " width"] | None = None,
     ) -> None:
         self.view, self.strength = view, float(strength)
         self.mode = check_choice("mode", mode, ("project", "add", "center", "swap"))
+        self.tokens: str | slice | list[int]
         if isinstance(tokens, str):
             if tokens != "all" and (tokens in RULES or not tokens):
                 raise ValueError(
                     f"tokens must be 'all', a list of positions or a string in the prompt, not "
                     f"{tokens!r}"
                 )
-            self.tokens: str | list[int] = tokens
+            self.tokens = tokens
+        elif isinstance(tokens, slice):
+            if any((end or 0) < 0 for end in (tokens.start, tokens.stop)) or tokens.step:
+                raise ValueError(f"tokens must be a slice without step or negative ends: {tokens}")
+            self.tokens = tokens
         else:
             self.tokens = [int(position) for position in tokens]
         if mean is not None and mode != "center":
@@ -336,7 +347,7 @@ class _Selection:
     unequal length padded on the left. Positions are counted from each prompt's own first token.
     """
 
-    def __init__(self, view: "TransformerView", tokens: str | list[int]) -> None:
+    def __init__(self, view: "TransformerView", tokens: str | slice | list[int]) -> None:
         self._view, self._tokens = view, tokens
         self.starts = True  # whether the pass begins a prompt
         self._mask: Tensor | None = None
@@ -374,6 +385,8 @@ class _Selection:
             self._mask = None
         elif isinstance(self._tokens, str):
             self._mask = self._anchored(self._tokens, ids, self._real)
+        elif isinstance(self._tokens, slice):
+            self._mask = _sliced(self._tokens, padding)[:, before : before + new]
         else:
             self._mask = self._listed(self._tokens, padding)[:, before : before + new]
 
@@ -404,3 +417,9 @@ class _Selection:
                 if self.starts or position >= 0:
                     mask[i, own[position]] = True
         return mask
+
+
+def _sliced(tokens: slice, padding: Tensor) -> Tensor:
+    own = padding.long().cumsum(1) - 1
+    stop = own.max() + 1 if tokens.stop is None else tokens.stop
+    return padding & (own >= (tokens.start or 0)) & (own < stop)
