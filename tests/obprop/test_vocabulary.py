@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from cameraready.obprop import vocabulary
@@ -48,3 +50,13 @@ def test_windows_of_code(tokenizer, language):
     assert windows == code_windows(tokenizer, language, 20, length=30)
     with pytest.raises(ValueError, match="count must be at most"):
         code_windows(tokenizer, language, 10**6)
+
+
+def test_the_examples_hold_the_same_words():
+    folder = Path(__file__).parents[2] / "examples" / "obprop"
+    lines = (folder / "templates.txt").read_text().splitlines()
+    templates = [line.split("\t")[1] for line in lines]
+    assert templates == [*vocabulary.PRONOUN_TEMPLATES, *vocabulary.OCCUPATION_TEMPLATES]
+    rows = [line.split(",") for line in (folder / "names.csv").read_text().splitlines()[1:]]
+    assert [name for name, group in rows if group == "female"] == list(FEMALE_NAMES[:20])
+    assert [name for name, group in rows if group == "male"] == list(MALE_NAMES[:20])

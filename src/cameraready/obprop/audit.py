@@ -220,7 +220,9 @@ def audit(
         pd.DataFrame(rows),
         costs,
         {
-            "names": {group: len(own) for group, own in zip(groups, members, strict=True)},
+            "names": ", ".join(
+                f"{len(own)} {group}" for group, own in zip(groups, members, strict=True)
+            ),
             "neutral texts": len(texts),
             "seed": seed,
         },
@@ -278,6 +280,13 @@ def _starting_at(paths: Sequence[str], pair: PromptPair) -> Path:
     return next((path for path in parsed if path.nodes[0].token == pair.token), parsed[0])
 
 
+def _without_first_mlps(path: Path) -> Path:
+    nodes = list(path)
+    while len(nodes) > 1 and nodes[0].kind == "mlp":
+        nodes.pop(0)
+    return Path(tuple(nodes))
+
+
 def _random_like(feature: FeatureVector, seed: int) -> Any:
     generator = torch.Generator().manual_seed(seed)
     vector = torch.randn(len(feature.vector), generator=generator)
@@ -310,6 +319,7 @@ def _shared(
 
     columns = ["observable", "mlp", "cosine", "contribution", "contribution_of_audited"]
     # MLPs that every path can be made to start with, at its own pair's name.
+    best = {name: _without_first_mlps(path) for name, path in best.items()}
     layers = range(min(path.nodes[0].layer for path in best.values()))
     if len(observables) < 2 or not layers:
         return pd.DataFrame(columns=columns), []
