@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cameraready.obprop.adapters import Adapter, register_adapter
     from cameraready.obprop.audit import AuditResult
     from cameraready.obprop.baselines import DAS1d, Gradient, LinearProbe, MeanDifference
+    from cameraready.obprop.comparison import steered_outputs
     from cameraready.obprop.coupling import (
         CouplingInterval,
         MeasuredCoupling,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from cameraready.obprop.prompts import PromptPair
     from cameraready.obprop.score_files import write_scores
     from cameraready.obprop.scoring import score_texts
-    from cameraready.obprop.steered_outputs import steered_outputs
     from cameraready.obprop.steering import Steer, mean_score
     from cameraready.obprop.view import TransformerView
 
@@ -144,7 +144,7 @@ _HOME = {
     "register_adapter": "adapters",
     "score_texts": "scoring",
     "search_paths": "patching",
-    "steered_outputs": "steered_outputs",
+    "steered_outputs": "comparison",
     "write_scores": "score_files",
 }
 

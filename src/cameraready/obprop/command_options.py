@@ -156,11 +156,15 @@ class Observing:
             settings["normalize"] = self.normalize
         if self.first_token:
             settings["first_token"] = True
-        return read_observable(self.observable, view, running, **settings)
+        return read_observable(self.observable, view, running, "add --first-token", **settings)
 
 
 def read_observable(
-    text: str, view: "TransformerView", running: Running, **settings: Any
+    text: str,
+    view: "TransformerView",
+    running: Running,
+    hint: str = "name its first token",
+    **settings: Any,
 ) -> "Observable":
     """An observable from a JSON file's name or from signs and tokens.
 
@@ -172,6 +176,8 @@ def read_observable(
         The model.
     running
         Where warnings are said.
+    hint
+        What else can be done about a word of several tokens on the command line.
     **settings
         For signs and tokens, as for `Observable.from_tokens`.
 
@@ -180,17 +186,26 @@ def read_observable(
     ValueError
         If there is no such observable, or settings are given for a file.
     """
+    from cameraready.obprop.errors import TokenizationError
     from cameraready.obprop.observable import Observable
 
     with running.noting_warnings():
         if not text.lower().endswith(".json"):
-            return Observable.parse(text, view.tokenizer, **settings)
+            try:
+                return Observable.parse(text, view.tokenizer, **settings)
+            except TokenizationError as error:
+                message = str(error).replace("pass first_token=True", hint)
+                raise TokenizationError(message) from None
         if settings:
             raise ValueError(
                 "--normalize and --first-token are for tokens on the command line; the file "
                 f"{text} must name single tokens and has a key normalize of its own"
             )
-        return Observable.from_json(text, view.tokenizer)
+        try:
+            return Observable.from_json(text, view.tokenizer)
+        except TokenizationError as error:
+            message = str(error).replace(", or pass first_token=True", "")
+            raise TokenizationError(f"observable file {text}: {message}") from None
 
 
 def run_pairs(view: "TransformerView", rows: Sequence["PairRow"]) -> list["PromptPair"]:

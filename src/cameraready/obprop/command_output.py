@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
-from torch import Tensor
 
 from cameraready.common import atomic_write
 
@@ -27,7 +26,7 @@ __all__ = [
 ]
 
 ENDS = 5  # rows at either end of a ranking
-LONGEST = 60  # characters of a text in a ranking
+LONGEST = 48  # characters of a text in a ranking
 
 
 def write_csv(path: Path | None, frame: "pd.DataFrame") -> None:
@@ -114,7 +113,7 @@ def show_extremes(rows: Callable[[], Iterable[Mapping[str, Any]]]) -> dict[str, 
     return counts
 
 
-def draw_heads(path: Path, maps: Mapping[str, Float[Tensor, "layers heads"]], title: str) -> None:
+def draw_heads(path: Path, maps: Mapping[str, Float[Any, "layers heads"]], title: str) -> None:
     """Draw maps of layers and heads side by side."""
     from cameraready.obprop.plots import plot_heads
 
@@ -127,7 +126,7 @@ def draw_heads(path: Path, maps: Mapping[str, Float[Tensor, "layers heads"]], ti
 
 def draw_coupling(
     path: Path,
-    matrix: Float[Tensor, "features features"],
+    matrix: Float[Any, "features features"],
     names: Sequence[str],
     measured: Mapping[str, "MeasuredCoupling"],
 ) -> None:

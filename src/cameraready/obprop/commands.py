@@ -200,6 +200,13 @@ def paths(
     view = running.load(model)
     observable = observing.read(view, running)
     pairs = run_pairs(view, rows)
+    anchors = [row.anchors for row in rows if row.anchors is not None]
+    lengths = [each.length for each in pairs]
+    if not anchors and len(set(lengths)) > 1:
+        raise ValueError(
+            f"the pairs of --pair must all have the same number of tokens, not {lengths}; or give "
+            "the positions of the tokens that correspond, such as 2,8, in a third column"
+        )
     found = search_paths(
         view,
         observable,
@@ -210,7 +217,7 @@ def paths(
         kinds=kinds or ("attn", "mlp"),
         layers=layers,
         tokens=tokens,
-        anchors=[row.anchors for row in rows if row.anchors is not None] or None,
+        anchors=anchors or None,
     )
     write_csv(out, found)
     _note_tokens(running, view, pairs[0])
@@ -528,7 +535,7 @@ def steer(
     force
         Take features that were made of another model.
     """
-    from cameraready.obprop.steered_outputs import steered_outputs
+    from cameraready.obprop.comparison import steered_outputs
     from cameraready.obprop.steering import Steer
     from cameraready.obprop.text_files import TextFile
 
