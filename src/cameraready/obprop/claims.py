@@ -8,6 +8,7 @@ is, what it is compared with, and when it holds.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from textwrap import fill
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from cameraready.obprop.experiments import (
     heads_job,
     party_job,
     paths_job,
+    perplexity_job,
     shared_job,
 )
 from cameraready.obprop.norms import Norm, layernorm_angle, layernorm_angle_bound
@@ -353,7 +355,7 @@ def couplings(run: Run, found: dict[str, Any]) -> Iterator[Claim]:
 
     def draw(figure: Any) -> None:
         shown = {
-            f"{each['head']} {name}": MeasuredCoupling(
+            head: MeasuredCoupling(
                 row["predicted"],
                 row["slope"],
                 row["intercept"],
@@ -361,12 +363,13 @@ def couplings(run: Run, found: dict[str, Any]) -> Iterator[Claim]:
                 row["cosine"],
                 np.empty((0, 2)),
             )
-            for each in found["couplings"][:1]
-            for name, row in each["coupled"].items()
+            for head, row in rows
         }
         left, right = figure.subplots(1, 2)
-        plot_coupling({name.split(" ", 1)[1]: each for name, each in shown.items()}, left)
-        left.set_title(f"she-he and others, head {found['couplings'][0]['head']}")
+        plot_coupling(shown, left)
+        left.margins(x=0.3)
+        left.set_title("she-he and her-him, by head")
+        right.set_title("she-he and eight observables")
         predicted = [row["predicted"] for row in everything.values()]
         slopes = [row["slope"] for row in everything.values()]
         unpropagated = [row["unpropagated"] for row in everything.values()]
@@ -419,9 +422,9 @@ def few_labels(run: Run, size: Size) -> Iterator[Claim]:
         AtLeast(0.7),
         note=f"Path {', '.join(paths)}. The pair itself included: {mean('with the pair'):.3f}; "
         f"with the exact gradients of norms: {mean('jacobian'):.3f}; within a template: "
-        f"{mean('within a template'):.3f}. Random direction: {mean('random'):.3f}; ridge with "
-        f"{last} shuffled labels: {shuffled:.3f}. Knowing who is female alone gives "
-        f"{mean('sex alone'):.3f}.",
+        f"{mean('within a template'):.3f}, and within a sex there: {mean('within a sex'):.3f}. "
+        f"Random direction: {mean('random'):.3f}; ridge with {last} shuffled labels: "
+        f"{shuffled:.3f}. Knowing who is female alone gives {mean('sex alone'):.3f}.",
     )
     listed = {
         name: ", ".join(f"N = {n}: {np.mean(values):.3f}" for n, values in curve.items())
@@ -620,14 +623,9 @@ def parties(run: Run, size: Size) -> Iterator[Claim]:
 def languages(run: Run, found: dict[str, Any]) -> Iterator[Claim]:
     """C or Python, by the observable of a comment's first token."""
     rivals: dict[int, tuple[str, list[float], list[float]]] = {}
-    for count, tables in found["by labels"].items():
-        flat = [{name: row["rival"] for name, row in table.items()} for table in tables]
-        best = best_layer(flat)
-        rivals[int(count)] = (
-            best,
-            [table[best] for table in flat],
-            [table[best]["ours"] for table in tables],
-        )
+    for count, row in found["by labels"].items():
+        best = best_layer(row["rivals"])
+        rivals[int(count)] = best, [table[best] for table in row["rivals"]], row["ours"]
     listed = "; ".join(
         f"N = {count}: {np.mean(values):.3f} ({name})"
         for count, (name, values, _) in rivals.items()
@@ -643,8 +641,12 @@ def languages(run: Run, found: dict[str, Any]) -> Iterator[Claim]:
         AtLeast(),
         baseline=measured_mean(values, "AUC"),
         baseline_name=name,
-        note=f"Heads chosen by each of the pairs: {', '.join(found['heads of one'])}; AUC "
-        f"{', '.join(f'{value:.3f}' for value in found['one pair'])}. Rivals: {listed}.",
+        note="The three heads with the largest contributions are added up. By pair: "
+        + ", ".join(
+            f"{heads} {value:.3f}"
+            for heads, value in zip(found["heads of one"], found["one pair"], strict=True)
+        )
+        + f". Rivals: {listed}.",
     )
     name, values, ours = rivals[more]
     yield Claim(
@@ -658,8 +660,12 @@ def languages(run: Run, found: dict[str, Any]) -> Iterator[Claim]:
             len(values),
         ),
         AtMost(0.04),
-        note=f"The best head, {found['heads'][0]}: {found['all pairs'][0]:.3f}; the sum of the "
-        f"three best ({', '.join(found['heads'])}): {found['sum']:.3f}; rival {name}.",
+        note=f"The sum has {found['sum']:.3f}; head by head "
+        + ", ".join(
+            f"{head} {value:.3f}"
+            for head, value in zip(found["heads"], found["by head"], strict=True)
+        )
+        + f". Rival: {name}.",
     )
     last = sorted(rivals)[min(2, len(rivals) - 1)]
     name, values, ours = rivals[last]
@@ -687,8 +693,11 @@ def debiasing(run: Run, size: Size) -> Iterator[Claim]:
     """The gap between female and male names, before and after."""
     kinds = ["nothing", "ours", "mean difference", "gradient"]
     kinds += [f"random {i}" for i in range(size.randoms)]
-    jobs = [partial(edit_job, size, kind) for kind in kinds]
-    found = dict(zip(kinds, measure(run, "debiasing", jobs), strict=True))
+    weighed = ("nothing", "ours", "random 0")
+    jobs: list[Callable[[], Any]] = [partial(perplexity_job, size, kind) for kind in weighed]
+    jobs += [partial(edit_job, size, kind) for kind in kinds]
+    measured = measure(run, "debiasing", jobs)
+    found = dict(zip(kinds, measured[len(weighed) :], strict=True))
     before = {t: np.array(v) for t, v in found["nothing"]["gaps"].items()}
     asked = [t for t in before if t in OCCUPATION_TEMPLATES]
 
@@ -758,8 +767,8 @@ def debiasing(run: Run, size: Size) -> Iterator[Claim]:
             paired_standard_error=100 * gap_error(shares),
             note=f"Gaps: {gaps_of(kind)}.",
         )
-    logs = {k: np.array(found[k]["perplexity"]) for k in ("nothing", "ours", "random 0")}
-    cost = {k: 100 * np.expm1(logs[k] - logs["nothing"]) for k in ("ours", "random 0")}
+    logs = {kind: np.array(row) for kind, row in zip(weighed, measured, strict=False)}
+    cost = {kind: 100 * np.expm1(row - logs["nothing"]) for kind, row in logs.items()}
     yield Claim(
         "debias-perplexity",
         "It costs at most 1 % of perplexity on neutral sentences, edited at every token but the "
@@ -773,7 +782,8 @@ def debiasing(run: Run, size: Size) -> Iterator[Claim]:
 
     def draw(figure: Any) -> None:
         labels = {
-            t: "pronoun" if t in PRONOUN_TEMPLATES else t.replace("NAME", "…") for t in before
+            t: "pronoun" if t in PRONOUN_TEMPLATES else fill(t.replace("NAME", "…"), 20)
+            for t in before
         }
         shown = {
             "nothing": "before",

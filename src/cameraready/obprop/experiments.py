@@ -54,6 +54,7 @@ __all__ = [
     "heads_job",
     "party_job",
     "paths_job",
+    "perplexity_job",
     "shared_job",
 ]
 
@@ -128,7 +129,7 @@ class Size(NamedTuple):
     party_labels: tuple[int, ...] = (4, 10, 20, 40)
     windows: int = 40  # of each language
     code_labels: tuple[int, ...] = (2, 4, 10, 30)
-    edited: int = 12  # names of each sex, and as many to take the mean of
+    edited: int = 20  # names of each sex, and as many to take the mean of
     randoms: int = 4
     sentences: int = 60
 
@@ -224,6 +225,15 @@ def score(
 def squared_correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
     """r² of a straight line."""
     return float(np.corrcoef(a, b)[0, 1] ** 2)
+
+
+def area_under_curve(positive: Bool[np.ndarray, " n"], scores: Float[np.ndarray, " n"]) -> float:
+    """How often a positive one has the higher score: the area under the ROC curve."""
+    from scipy.stats import rankdata
+
+    # By ranks; scikit-learn's, called two thousand times, takes longer than the model.
+    own = rankdata(scores)[positive]
+    return float((own.mean() - (len(own) + 1) / 2) / (len(scores) - len(own)))
 
 
 def ridge(x: Float[np.ndarray, "n width"], y: Float[np.ndarray, " n"]) -> np.ndarray:
@@ -394,18 +404,19 @@ def few_job(size: Size, repeat: int) -> dict[str, Any]:
         for prompt in (positive, negative)
     ]
     noise = generator.normal(size=(20, view.D)).astype(np.float32)
+    parts = np.split(np.arange(len(prompts)), size.templates)
+
+    def within(part: np.ndarray) -> float:
+        return squared_correlation(scores["scale"][part], values[part])
+
     found: dict[str, Any] = {
         "path": str(path),
         "ours": squared_correlation(scores["scale"][rest], values[rest]),
         "with the pair": squared_correlation(scores["scale"], values),
         "jacobian": squared_correlation(scores["jacobian"][rest], values[rest]),
-        "within a template": float(
-            np.mean(
-                [
-                    squared_correlation(scores["scale"][part], values[part])
-                    for part in np.split(np.arange(len(prompts)), size.templates)
-                ]
-            )
+        "within a template": float(np.mean([within(part) for part in parts])),
+        "within a sex": float(
+            np.mean([within(part[female[part] == sex]) for part in parts for sex in (True, False)])
         ),
         "gradient": quality(gradients[0], rest),
         "gradients": quality(gradients[0] + gradients[1], rest),
@@ -525,7 +536,7 @@ def shared_job(size: Size) -> dict[str, Any]:
                 },
             }
         )
-    head = name_path(view, observables["pronouns"], pairs["pronouns"]).nodes[0]
+    head = name_path(view, observables["occupations"], pairs["occupations"]).nodes[0]
     there = [
         feature_vector(view, observables[name], Path((Node(head.layer, head.head),)))
         for name in asked
@@ -560,8 +571,6 @@ def party_streams(size: Size) -> tuple[list[str], list[int], Tensor, np.ndarray]
 
 def party_job(size: Size, repeat: int) -> dict[str, Any]:
     """One pair of politicians for ours, N labelled ones for the rivals; repeat 0 is the paper's."""
-    from sklearn.metrics import roc_auc_score
-
     view = view_of(size.tiny, size.device)
     observable = Observable.parse(PARTY, view.tokenizer)
     prompts, at, streams, values = party_streams(size)
@@ -595,8 +604,8 @@ def party_job(size: Size, repeat: int) -> dict[str, Any]:
         "paths": [str(feature.path) for feature in features],
         "ours": squared_correlation(scores[0][rest], values[rest]),
         "second": squared_correlation(scores[1][rest], values[rest]),
-        "auc": float(roc_auc_score(democrat[rest], scores[0][rest])),
-        "model": float(roc_auc_score(democrat, values)),
+        "auc": area_under_curve(democrat[rest], scores[0][rest]),
+        "model": area_under_curve(democrat, values),
         "gradient": quality(gradients[0], rest),
         "gradients": quality(gradients[0] + gradients[1], rest),
         "by labels": {},
@@ -624,7 +633,6 @@ def same_lengths(at: np.ndarray, half: int, generator: np.random.Generator) -> n
 def code_job(size: Size) -> dict[str, Any]:
     """Windows of C and Python by their mean score; rivals on mean activations."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import roc_auc_score
 
     view = view_of(size.tiny, size.device)
     observable = Observable.parse(COMMENT, view.tokenizer)
@@ -646,36 +654,38 @@ def code_job(size: Size) -> dict[str, Any]:
             means[i, layer] = (stream / norm.scale(stream)[:, None]).mean(0).cpu()
     x = means.numpy()
 
-    def in_head(pairs: list[PromptPair]) -> list[tuple[str, np.ndarray]]:
+    def in_heads(pairs: list[PromptPair]) -> tuple[list[str], list[np.ndarray]]:
         contributions = patch_scores(view, observable, pairs).flatten()
-        found = []
+        names, scores = [], []
         for i in contributions.argsort(descending=True)[:3].tolist():
             feature = feature_vector(view, observable, Path((Node(*divmod(i, view.H)),)))
-            found.append((str(feature.path), x[:, feature.layer] @ feature.vector.cpu().numpy()))
-        return found
+            names.append(str(feature.path))
+            scores.append(x[:, feature.layer] @ feature.vector.cpu().numpy())
+        return names, scores
 
     def area(scores: np.ndarray, left: Any = slice(None)) -> float:
-        return float(roc_auc_score(is_c[left], scores[left]))
+        return area_under_curve(is_c[left], scores[left])
 
-    singles = [in_head([pair])[0] for pair in pairs]
-    together = in_head(pairs)
+    singles = [in_heads([pair]) for pair in pairs]
+    heads, scores = in_heads(pairs)
+    total = np.sum(scores, axis=0)
     found: dict[str, Any] = {
-        "one pair": [area(scores) for _, scores in singles],
-        "heads of one": [head for head, _ in singles],
-        "all pairs": [area(scores) for _, scores in together],
-        "heads": [head for head, _ in together],
-        "sum": area(np.sum([scores for _, scores in together], axis=0)),
+        "one pair": [area(np.sum(own, axis=0)) for _, own in singles],
+        "heads of one": [" + ".join(names) for names, _ in singles],
+        "heads": heads,
+        "by head": [area(own) for own in scores],
+        "sum": area(total),
         "by labels": {},
     }
     for count in size.code_labels:
-        tables = []
+        ours, rivals = [], []
         for repeat in range(size.repeats):
             generator = named_generator(size.seed, "windows", repeat)
             chosen = np.concatenate(
                 [generator.permutation(n)[: count // 2], n + generator.permutation(n)[: count // 2]]
             )
             left = np.setdiff1d(np.arange(2 * n), chosen)
-            rows: dict[str, dict[str, float]] = {}
+            row: dict[str, float] = {}
             for layer in range(1, view.L, 3):
                 own, labels = x[chosen, layer], is_c[chosen]
                 spread = float(np.square(own - own.mean(0)).sum(1).mean())
@@ -686,12 +696,10 @@ def code_job(size: Size) -> dict[str, Any]:
                     "logistic": logistic.coef_[0],
                 }
                 for name, direction in directions.items():
-                    rows[f"{name}, layer {layer}"] = {
-                        "rival": area(x[:, layer] @ direction, left),
-                        "ours": area(together[0][1], left),
-                    }
-            tables.append(rows)
-        found["by labels"][str(count)] = tables
+                    row[f"{name}, layer {layer}"] = area(x[:, layer] @ direction, left)
+            ours.append(area(total, left))
+            rivals.append(row)
+        found["by labels"][str(count)] = {"ours": ours, "rivals": rivals}
     return found
 
 
@@ -707,14 +715,13 @@ class Direction:
     layer: int
 
 
-def edit_job(size: Size, kind: str) -> dict[str, Any]:
-    """Observables by name where the streams at names are moved to the mean along a direction."""
+def edit_of(size: Size, kind: str) -> tuple[FeatureVector | Direction, float, list[str], str]:
+    """A direction and the mean to move to along it; the names to edit; the feature's path."""
     view = view_of(size.tiny, size.device)
-    occupation, pronoun = (Observable.parse(t, view.tokenizer) for t in (OCCUPATION, SHE_HE))
+    pronoun = Observable.parse(SHE_HE, view.tokenizer)
     female, male = people(view, 2 * size.edited)
     half = min(len(female), len(male)) // 2
-    known, edited = female[:half] + male[:half], female[half : 2 * half] + male[half : 2 * half]
-    neutral = fill(PRONOUN_TEMPLATES[:1], known)
+    neutral = fill(PRONOUN_TEMPLATES[:1], female[:half] + male[:half])
     pair = PromptPair(view, neutral[0], neutral[half])
     path = name_path(view, pronoun, pair)
     ours = feature_vector(view, pronoun, path, pair, norm="scale")
@@ -733,23 +740,31 @@ def edit_job(size: Size, kind: str) -> dict[str, Any]:
     else:
         feature = ours
     mean = mean_score(view, feature, neutral, token=pair.token)
-    found: dict[str, Any] = {"path": str(path), "gaps": {}, "names": 2 * half}
+    return feature, mean, female[half : 2 * half] + male[half : 2 * half], str(path)
+
+
+def edit_job(size: Size, kind: str) -> dict[str, Any]:
+    """Observables by name where the streams at names are moved to the mean along a direction."""
+    view = view_of(size.tiny, size.device)
+    feature, mean, names, path = edit_of(size, kind)
+    gaps = {}
     for template in (*OCCUPATION_TEMPLATES, PRONOUN_TEMPLATES[0]):
-        prompts = fill([template], edited)
-        observable = pronoun if template in PRONOUN_TEMPLATES else occupation
-        at = last_token_of(view, prompts[0], edited[0])
-        if kind == "nothing":
-            values = observable_values(view, observable, prompts)
-        else:
-            with Steer(view, feature, mode="center", mean=mean, tokens=[at]):
-                values = observable_values(view, observable, prompts)
-        found["gaps"][template] = values[:, 0].tolist()
-    if kind in ("nothing", "ours", "random 0"):
+        prompts = fill([template], names)
+        asked = SHE_HE if template in PRONOUN_TEMPLATES else OCCUPATION
+        observable = Observable.parse(asked, view.tokenizer)
+        at = last_token_of(view, prompts[0], names[0])
+        # At strength 0 nothing is changed.
+        strength = 0.0 if kind == "nothing" else 1.0
+        with Steer(view, feature, "center", strength, tokens=[at], mean=mean):
+            gaps[template] = observable_values(view, observable, prompts)[:, 0].tolist()
+    return {"path": path, "gaps": gaps, "names": len(names)}
+
+
+def perplexity_job(size: Size, kind: str) -> list[float]:
+    """Logarithms of the perplexity of neutral sentences, edited at every token but the first."""
+    view = view_of(size.tiny, size.device)
+    feature, mean, _, _ = edit_of(size, kind)
+    strength = 0.0 if kind == "nothing" else 1.0
+    with Steer(view, feature, "center", strength, tokens=slice(1, None), mean=mean):
         sentences = reference_sentences(size.sentences, seed=size.seed)
-        if kind == "nothing":
-            found["perplexity"] = [math.log(perplexity(view, [text])) for text in sentences]
-        else:
-            # Every token but the first, whose stream is unlike all others, at full strength.
-            with Steer(view, feature, mode="center", mean=mean, tokens=slice(1, None)):
-                found["perplexity"] = [math.log(perplexity(view, [text])) for text in sentences]
-    return found
+        return [math.log(perplexity(view, [text])) for text in sentences]
