@@ -204,6 +204,12 @@ def test_the_first_token_of_a_word(model, call):
     assert "the first, ' she', stands for it" in err
 
 
+def test_a_word_without_its_space_is_noted(model, call):
+    code, _, err = call("heads", model, "--observable", "+she,- he")
+    assert code == 0
+    assert err == "note: 'she' begins a text; within one the token is ' she', with its space\n"
+
+
 @pytest.mark.parametrize(
     ("observable", "said"),
     [
@@ -302,6 +308,17 @@ def test_what_is_no_model(name, said, model, refused):
     weights.write_bytes(weights.read_bytes()[:-100])
     Path("broken.gguf").write_bytes(b"GGUF")
     assert said in refused("heads", name, "--observable", SHE)
+
+
+def test_a_name_that_the_hub_does_not_give(model, refused, monkeypatch):
+    def fail(*_, **__):
+        raise OSError("We couldn't connect to the hub. Check your connection.")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
+    assert refused("heads", "some/name", "--observable", SHE) == (
+        "model some/name is no folder or file here, and the Hugging Face hub did not give it: "
+        "We couldn't connect to the hub"
+    )
 
 
 def test_activations_that_are_not_finite(model, refused):

@@ -78,7 +78,14 @@ class Running:
                 return TransformerView.from_pretrained(
                     source, self.dtype, None if name == "cpu" else spread
                 )
-            except (ValueError, TypeError, OSError, ImportError):
+            except OSError as error:
+                if isinstance(source, Path):
+                    raise
+                raise ValueError(
+                    f"model {model} is no folder or file here, and the Hugging Face hub did not "
+                    f"give it: {str(error).partition('. ')[0]}"
+                ) from error
+            except (ValueError, TypeError, ImportError):
                 raise
             except Exception as error:  # broken files fail in as many ways as there are
                 raise ValueError(
@@ -88,16 +95,20 @@ class Running:
     @contextlib.contextmanager
     def loading(self) -> Generator[None]:
         """Let transformers show its bars where ours would be shown too, and no advice."""
+        from huggingface_hub.utils import logging as hub_logging
         from transformers.utils import logging
 
         verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        hub_verbosity = hub_logging.get_verbosity()
         logging.set_verbosity_error()
+        hub_logging.set_verbosity_error()
         if self.hidden:
             logging.disable_progress_bar()
         try:
             yield
         finally:
             logging.set_verbosity(verbosity)
+            hub_logging.set_verbosity(hub_verbosity)
             if bars:
                 logging.enable_progress_bar()
 
@@ -192,7 +203,9 @@ def read_observable(
     with running.noting_warnings():
         if not text.lower().endswith(".json"):
             try:
-                return Observable.parse(text, view.tokenizer, **settings)
+                observable = Observable.parse(text, view.tokenizer, **settings)
+                _note_missing_spaces(observable, view, running)
+                return observable
             except TokenizationError as error:
                 message = str(error).replace("pass first_token=True", hint)
                 raise TokenizationError(message) from None
@@ -221,6 +234,18 @@ def run_pairs(view: "TransformerView", rows: Sequence["PairRow"]) -> list["Promp
                 raise
             raise ValueError(f"pair {number} of --pair: {error}") from None
     return pairs
+
+
+def _note_missing_spaces(
+    observable: "Observable", view: "TransformerView", running: Running
+) -> None:
+    """Say which words have another token of their own with a space in front."""
+    for word in (*observable.positive, *observable.negative):
+        spaced = f" {word}"
+        if word[0].isalpha() and len(view.tokenizer.encode(spaced, add_special_tokens=False)) == 1:
+            running.note(
+                f"note: {word!r} begins a text; within one the token is {spaced!r}, with its space"
+            )
 
 
 def _source(model: str) -> str | Path:
