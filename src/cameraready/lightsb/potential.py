@@ -20,6 +20,10 @@ from typing_extensions import override
 __all__ = ["BridgeTerms", "LightSBModule"]
 
 
+# Weights below exp(-60) of the largest are as good as none, in either precision.
+_FLOOR = -60.0
+
+
 class BridgeTerms(NamedTuple):
     """What a potential says of blocks of points, each block at one time."""
 
@@ -147,7 +151,7 @@ class LightSBModule(nn.Module):
         centre = self.means.detach().mean(0)
         x, r = x1 - centre, self.means - centre
         if self.covariance_type == "full":
-            return spread + self.log_alpha.add(self._full_log_kernel(x, r)).logsumexp(-1)
+            return spread + _logsumexp(self.log_alpha + self._full_log_kernel(x, r))
         logits = self.log_alpha
         for points, means, log_scales, count in self._parts(x, r):
             precision = torch.exp(-2 * log_scales) / self.eps
@@ -160,14 +164,14 @@ class LightSBModule(nn.Module):
                 )
                 constant = -0.5 * precision * means.square().sum(-1) - count * log_scales
             logits = logits + quadratic + constant
-        return spread + logits.logsumexp(-1)
+        return spread + _logsumexp(logits)
 
     def log_c(self, x0: Float[Tensor, "batch features"]) -> Float[Tensor, " batch"]:
         r"""The logarithm of :math:`\int \exp(\langle x_0, x_1\rangle/\epsilon) v(x_1) dx_1`."""
         if self.covariance_type == "full":
             y, rho = self._full_coordinates(x0), self._full_means()
             inner = torch.exp(2 * self.log_scales) * y.square() + 2 * rho * y
-            return self.log_alpha.add(inner.sum(-1) / (2 * self.eps)).logsumexp(-1)
+            return _logsumexp(self.log_alpha + inner.sum(-1) / (2 * self.eps))
         logits = self.log_alpha
         for points, means, log_scales, count in self._parts(x0, self.means):
             variance = torch.exp(2 * log_scales) / (2 * self.eps)
@@ -176,7 +180,7 @@ class LightSBModule(nn.Module):
             else:
                 square = points.square().sum(-1, keepdim=True)
                 logits = logits + variance * square + points @ means.mT / self.eps
-        return logits.logsumexp(-1)
+        return _logsumexp(logits)
 
     def drift(
         self, x: Float[Tensor, "batch features"], t: float | Tensor
@@ -200,7 +204,7 @@ class LightSBModule(nn.Module):
         It is log c(x) - |x|^2 / (2 eps) at t = 0, and log v(x) + |x|^2 / (2 eps) + D log(2 pi
         eps) / 2 at t = 1.
         """
-        return self.blocks(*_as_blocks(x, t)).log_weights.logsumexp(-1).reshape(x.shape[0])
+        return _logsumexp(self.blocks(*_as_blocks(x, t)).log_weights).reshape(x.shape[0])
 
     def responsibilities(
         self, x: Float[Tensor, "batch features"], t: float | Tensor = 0.0
@@ -263,7 +267,7 @@ class LightSBModule(nn.Module):
             residual = self._full_coordinates(x1) - self._full_means()
             residual = (residual - s * self._full_coordinates(x0)) * torch.exp(-self.log_scales)
             kernel = -residual.square().sum(-1) / (2 * self.eps) - self.log_scales.sum(-1)
-            return spread + (log_weights + kernel).logsumexp(-1)
+            return spread + _logsumexp(log_weights + kernel)
         for (start, means, log_scales, count), (end, *_) in zip(
             self._parts(x0, self.means), self._parts(x1, self.means), strict=True
         ):
@@ -279,7 +283,7 @@ class LightSBModule(nn.Module):
                 square = gap / s - 2 * inner + s * start.square().sum(-1, keepdim=True)
                 constant = -count * log_scales
             log_weights = log_weights + constant - square / (2 * self.eps)
-        return spread + log_weights.logsumexp(-1)
+        return spread + _logsumexp(log_weights)
 
     @torch.no_grad()
     def sample_conditional(
@@ -385,7 +389,7 @@ class LightSBModule(nn.Module):
                 square = both[..., self.n_components :]
         if rest is None:
             assert tables is not None
-            weights = logits.softmax(-1)
+            weights = _softmax(logits)
             slope, shift = (weights @ tables).chunk(2, -1)
             drift = torch.addcmul(shift, slope, y)
             total = drift
@@ -402,7 +406,7 @@ class LightSBModule(nn.Module):
                 outside = (radius + 2 * den * slopes * inner) / den.square()
                 outside = outside + slopes.square() * norm + (eps * rest.dim) * slopes
                 square = outside if square is None else square + outside
-            weights = logits.softmax(-1)
+            weights = _softmax(logits)
             drift = (weights / den) @ rest.means
             drift = drift + (weights * slopes).sum(-1, keepdim=True) * rest.points
             if tables is not None and self.rotations is not None:
@@ -428,7 +432,7 @@ class LightSBModule(nn.Module):
         p, r = p[:, None], r[:, None]
         inner = torch.addcmul(2 * r, p, y)
         logits = constant[:, None] + (inner * y).sum(-1) / (2 * self.eps)
-        weights = logits.softmax(-1)
+        weights = _softmax(logits)
         m = inner - r
         mixed = (weights[..., None] * m).flatten(-2)
         drift = mixed @ rotations.permute(0, 2, 1).reshape(-1, self.dim)
@@ -524,6 +528,17 @@ def _as_blocks(x: Tensor, t: float | Tensor) -> tuple[Tensor, Tensor]:
             f"the points' {tuple(x.shape)}"
         )
     return x[:, None], time
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    """Softmax over the last axis, without the denormal numbers that slow the products after it."""
+    return (logits - logits.detach().amax(-1, keepdim=True)).clamp(min=_FLOOR).softmax(-1)
+
+
+def _logsumexp(logits: Tensor) -> Tensor:
+    """Logsumexp over the last axis; its gradient has no denormal numbers either."""
+    top = logits.detach().amax(-1, keepdim=True)
+    return (logits - top).clamp(min=_FLOOR).logsumexp(-1) + top.squeeze(-1)
 
 
 def _quadratic(x: Tensor, quadratic: Tensor, linear: Tensor) -> Tensor:
