@@ -4,14 +4,26 @@ Both are KL divergences from a mixture of Brownian bridges to the model's bridge
 that does not depend on the model.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from typing_extensions import override
 
 from cameraready.common import check_choice
 from cameraready.lightsb.potential import LightSBModule
 
-__all__ = ["ESTIMATORS", "SAFE_TIME", "energy_loss", "optimal_matching_loss"]
+__all__ = [
+    "ESTIMATORS",
+    "OBJECTIVES",
+    "SAFE_TIME",
+    "BridgeObjective",
+    "energy_loss",
+    "optimal_matching_loss",
+]
+
+OBJECTIVES = ("matching", "energy")
 
 ESTIMATORS = ("stein", "direct")
 # The direct estimator divides by 1 - t: its times end so far before 1.
@@ -68,14 +80,14 @@ def optimal_matching_loss(
 
     References
     ----------
-    Gushchin et al., ICML 2024, Theorem 3.1 and Equation 12 ("direct"). "stein" is ours.
+    Gushchin et al., ICML 2024, Section 3 ("direct"). "stein" is ours.
 
     Examples
     --------
     >>> import torch
     >>> module = LightSBModule(torch.zeros(1), torch.zeros(1, 2), torch.zeros(1, 2), eps=0.5)
     >>> x0 = torch.zeros(4, 2)
-    >>> float(optimal_matching_loss(module, x0, x0 + 1, t=0.0, estimator="direct"))
+    >>> optimal_matching_loss(module, x0, x0 + 1, t=0.0, estimator="direct").item()
     2.0
     """
     check_choice("estimator", estimator, ESTIMATORS)
@@ -146,9 +158,48 @@ def energy_loss(
 
     References
     ----------
-    Korotin, Gushchin, Burnaev, Light Schrödinger Bridge, ICLR 2024, Equation 8.
+    Korotin, Gushchin, Burnaev, Light Schrödinger Bridge, ICLR 2024, Section 3.2.
     """
     return module.log_c(x0).mean() - module.log_v(x1).mean()
+
+
+class BridgeObjective(nn.Module):
+    """An objective as a module, whose call is the loss of a batch.
+
+    This is what to wrap for data-parallel training (torch's DistributedDataParallel, Accelerate):
+    gradients are averaged between processes only when the wrapped module itself is called.
+
+    Parameters
+    ----------
+    potential : LightSBModule
+        The potential to train.
+    objective : {"matching", "energy"}
+        `optimal_matching_loss` or `energy_loss`.
+    **settings
+        Passed to `optimal_matching_loss`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> potential = LightSBModule(torch.zeros(1), torch.ones(1, 2), torch.zeros(1, 2), eps=0.5)
+    >>> loss = BridgeObjective(potential, "energy")(torch.zeros(3, 2), torch.ones(4, 2))
+    >>> loss.backward()
+    """
+
+    def __init__(
+        self, potential: LightSBModule, objective: str = "matching", **settings: Any
+    ) -> None:
+        super().__init__()
+        self.potential = potential
+        self.objective = check_choice("objective", objective, OBJECTIVES)
+        self.settings = settings
+
+    @override
+    def forward(self, x0: Tensor, x1: Tensor) -> Tensor:
+        """The loss of a batch."""
+        if self.objective == "energy":
+            return energy_loss(self.potential, x0, x1)
+        return optimal_matching_loss(self.potential, x0, x1, **self.settings)
 
 
 def _matching_rows(

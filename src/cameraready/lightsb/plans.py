@@ -18,6 +18,8 @@ Plan = Callable[
 ]
 
 _SINKHORN_TOLERANCE, _SINKHORN_ITERATIONS = 1e-4, 500
+# Kernels exp(-cost / reg) down to exp(-60) are far from single precision's smallest numbers.
+_SINGLE_PRECISION_RANGE = 60.0
 
 
 def eps_from(convention: str, value: float) -> float:
@@ -77,7 +79,7 @@ def index_pairs(
         If a callable's arrays are not indices of the same number of rows.
     """
     rows = np.arange(len(x0))
-    if callable(plan):
+    if not isinstance(plan, str):
         i, j = (np.asarray(index) for index in plan(x0, x1, rng))
         for name, index in (("i", i), ("j", j)):
             fits = index.ndim == 1 and index.size and index.dtype.kind in "iu"
@@ -88,25 +90,31 @@ def index_pairs(
         if i.shape != j.shape:
             raise ValueError(f"plan returned {i.size} rows of x0 but {j.size} of x1")
         return i, j
+    check_choice("plan", plan, PLANS)
     if plan in ("independent", "paired"):
         return rows, rows
     import ot
+    import torch
 
     cost = ot.dist(x0.astype(float), x1.astype(float))
     uniform = np.full(len(rows), 1 / len(rows))
     if plan == "minibatch":
         # With uniform weights a vertex of the transport polytope is a permutation.
         return rows, np.asarray(ot.emd(uniform, uniform, cost)).argmax(1)
+    # torch is several times as fast here, and single precision again, where it has the range.
+    wide = cost.max() > _SINGLE_PRECISION_RANGE * 2 * eps
+    table = torch.from_numpy(cost).to(torch.float64 if wide else torch.float32)
+    masses = torch.from_numpy(uniform).to(table)
     coupling = ot.sinkhorn(
-        uniform,
-        uniform,
-        cost,
+        masses,
+        masses,
+        table,
         reg=2 * eps,
         method="sinkhorn_log",
         numItermax=_SINKHORN_ITERATIONS,
         stopThr=_SINKHORN_TOLERANCE,
         warn=False,
     )
-    cumulative = np.cumsum(coupling, axis=1)
+    cumulative = np.cumsum(np.asarray(coupling, dtype=float), axis=1)
     u = rng.random((len(rows), 1)) * cumulative[:, -1:]
     return rows, np.minimum((cumulative <= u).sum(1), len(rows) - 1)

@@ -85,8 +85,8 @@ class LightSBModule(nn.Module):
 
     References
     ----------
-    Gushchin, Kholkin, Burnaev, Korotin, Light and Optimal Schrödinger Bridge Matching, ICML 2024,
-    Section 3.2; Korotin, Gushchin, Burnaev, Light Schrödinger Bridge, ICLR 2024, Section 3.2.
+    Gushchin, Kholkin, Burnaev, Korotin, Light and Optimal Schrödinger Bridge Matching, ICML 2024;
+    Korotin, Gushchin, Burnaev, Light Schrödinger Bridge, ICLR 2024.
 
     Examples
     --------

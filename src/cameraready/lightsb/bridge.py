@@ -1,0 +1,1113 @@
+"""The estimator: a Schrödinger bridge between two samples."""
+
+import hashlib
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from numbers import Integral
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from cameraready.common import check_choice, check_positive, resolve_device
+from cameraready.lightsb.initialisation import (
+    COVARIANCE_TYPES,
+    INITS,
+    initial_potential,
+    nearest_squares,
+)
+from cameraready.lightsb.objectives import ESTIMATORS, OBJECTIVES
+from cameraready.lightsb.persistence import (
+    module_from,
+    module_tensors,
+    read_model,
+    write_model,
+)
+from cameraready.lightsb.plans import PLANS, Plan
+from cameraready.lightsb.points import (
+    check_points,
+    check_times,
+    check_weights,
+    in_chunks,
+    like_input,
+)
+from cameraready.lightsb.potential import LightSBModule
+from cameraready.lightsb.sampling import METHODS, bridge_at, bridge_paths, sde_paths
+from cameraready.lightsb.scaling import SCALES, Scaling
+from cameraready.lightsb.training import (
+    Batches,
+    Settings,
+    Training,
+    TrainingProgress,
+    load_state,
+    pair,
+)
+
+__all__ = ["Components", "LightSB"]
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_DEFAULT_LR = {"matching": 2e-2, "energy": 1e-2}
+_DEFAULT_RANK = 10
+# transform warns of points so many standard deviations from the source's mean.
+_FAR = 6.0
+# Components with a smaller share of the source than this over K count as dead.
+_ACTIVE = 0.01
+# eps times s below so much of the neighbours' squared distance over D is too narrow.
+_NARROW = 0.05
+_NEIGHBOUR_ROWS = 2000
+# partial_fit takes its scale and its first centres from at least so many rows.
+_FIRST_ROWS = 2048
+
+
+class Components(NamedTuple):
+    """The potential's parameters, in scaled units."""
+
+    log_alpha: Float[np.ndarray, " components"]
+    means: Float[np.ndarray, "components features"]
+    scales: Float[np.ndarray, "components scales"]
+    rotations: np.ndarray | None
+
+
+class LightSB(TransformerMixin, BaseEstimator):
+    """A Schrödinger bridge from one sample to another, by optimal bridge matching.
+
+    Among all processes that carry the law of X0 at time 0 to the law of X1 at time 1, it is the
+    closest to Brownian motion with variance rate `eps`. The fit gives the conditional plan as a
+    mixture of Gaussians: `transform` draws from it, `predict` is its mean, and paths between are
+    exact. Rows of X0 and X1 need not correspond.
+
+    Parameters
+    ----------
+    n_components : int
+        K, components of the potential.
+    eps : float
+        Variance rate of the reference process, in units in which the data have standard deviation
+        one (`scale="global"`): how diverse the map is. See `eps_from` for other conventions.
+    covariance_type : {"diag", "full", "spherical", "tied_full", "lowrank"}
+        Covariances of the components. "lowrank" has `rank` directions for all, with scales of
+        their own, and one scale for the rest: for hundreds of features.
+    rank : int, optional
+        For "lowrank"; by default the lesser of 10 and D.
+    objective : {"matching", "energy"}
+        `optimal_matching_loss` (the paper's) or `energy_loss` (LightSB's). Both have the same
+        minimum; the energy has less noise when the plan is poor.
+    estimator : {"stein", "direct"}
+        For matching.
+    plan : str or callable
+        How batches are paired: "independent", "minibatch", "sinkhorn", "paired" (row i of X0 with
+        row i of X1) or a function; see `index_pairs`. The minimum does not depend on it.
+    polish : float
+        Share of the steps, at the end, that use the energy instead of matching: less noise, same
+        minimum. 0.25 is a good choice.
+    max_iter, batch_size : int
+        Steps, and pairs in each.
+    lr : float, optional
+        Adam's step size, which falls to zero by a cosine; 0.02 for matching, 0.01 for the energy.
+    init : {"kmeans++", "random"}
+        How the target points are chosen at which components start.
+    init_scale : "auto" or float
+        Eigenvalue s of the S_k at the start.
+    scale : {"global", "none"}
+        "global" works in units in which the mean standard deviation is one.
+    tol : float, optional
+        When the energy of held-out rows has gained less than this (in nats) for a fifth of
+        `max_iter`, the run goes on to its last tenth (or its polish). None never stops early.
+    validation_fraction : float
+        Share of the rows of each side that is held out; 0 for none.
+    device : str
+        "auto", "cpu", "cuda", ...
+    dtype : {"float32", "float64"}
+        Precision.
+    max_memory : float
+        Megabytes that one chunk of rows may take.
+    random_state : int, Generator or None
+        An int gives the same fit and the same samples each time.
+    verbose : int
+        With 1, progress on a terminal.
+
+    Attributes
+    ----------
+    module_ : LightSBModule
+        The potential, in scaled units.
+    components_ : Components
+        Its parameters: log_alpha, means, scales (standard deviations over sqrt(eps)), rotations.
+    scaling_ : Scaling
+        From data units to scaled units.
+    eps_data_units_ : float
+        eps times the square of the scale.
+    loss_curve_, energy_curve_ : list of float
+        The loss of every step, and the held-out energy at each check.
+    n_iter_ : int
+        Steps made.
+    n_active_ : int
+        Components whose mean responsibility is above 1 / (100 K).
+    stopped_ : str
+        Why training ended: "finished", "plateau", "stopped" (by the callback), "interrupted".
+    source_, source_weights_
+        The training source, to which `inverse_transform` goes back.
+    n_features_in_ : int
+        D.
+
+    References
+    ----------
+    Gushchin, Kholkin, Burnaev, Korotin, Light and Optimal Schrödinger Bridge Matching, ICML 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x0, x1 = rng.normal(0, 1, (2000, 1)), rng.normal(3, 0.5, (2000, 1))
+    >>> bridge = LightSB(1, eps=0.1, max_iter=300, random_state=0).fit(x0, x1)
+    >>> y = bridge.transform(x0)
+    >>> bool(abs(y.mean() - 3) < 0.1), bool(abs(y.std() - 0.5) < 0.05)
+    (True, True)
+    """
+
+    module_: LightSBModule
+    scaling_: Scaling
+    eps_data_units_: float
+    loss_curve_: list[float]
+    energy_curve_: list[float]
+    n_iter_: int
+    n_active_: int
+    stopped_: str
+    source_: Tensor | None
+    source_weights_: Float[np.ndarray, " n"] | None
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        eps: float = 0.1,
+        *,
+        covariance_type: str = "diag",
+        rank: int | None = None,
+        objective: str = "matching",
+        estimator: str = "stein",
+        plan: str | Plan = "independent",
+        polish: float = 0.0,
+        max_iter: int = 3000,
+        batch_size: int = 512,
+        lr: float | None = None,
+        init: str = "kmeans++",
+        init_scale: str | float = "auto",
+        scale: str = "global",
+        tol: float | None = 1e-4,
+        validation_fraction: float = 0.1,
+        device: str = "auto",
+        dtype: str = "float32",
+        max_memory: float = 512.0,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.eps = eps
+        self.covariance_type = covariance_type
+        self.rank = rank
+        self.objective = objective
+        self.estimator = estimator
+        self.plan = plan
+        self.polish = polish
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.lr = lr
+        self.init = init
+        self.init_scale = init_scale
+        self.scale = scale
+        self.tol = tol
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.dtype = dtype
+        self.max_memory = max_memory
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X0: Any,  # noqa: N803
+        X1: Any,  # noqa: N803
+        *,
+        sample_weight0: Any = None,
+        sample_weight1: Any = None,
+        callback: Callable[[TrainingProgress], Any] | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
+        """Fit the bridge from X0 to X1.
+
+        Ctrl-C ends training with a warning and leaves a model that can be used.
+
+        Parameters
+        ----------
+        X0 : array-like or Tensor of shape (n0, D)
+            The source.
+        X1 : array-like or Tensor of shape (n1, D)
+            The target.
+        sample_weight0, sample_weight1 : array-like of shape (n0,), (n1,), optional
+            Weights of the rows; only their ratios matter.
+        callback : callable, optional
+            callback(progress) at each check, some 60 times a run, with a `TrainingProgress`; a
+            true return value ends training.
+        checkpoint : path, optional
+            A file for the state of training, written each half minute and at the end; if it is
+            there, training goes on from it, as if it had not been interrupted.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is wrong; the message names it.
+        RuntimeError
+            If the loss stops being finite; the estimator then holds the last finite state.
+        """
+        self._check_settings()
+        source = check_points("X0", X0)
+        target = check_points("X1", X1)
+        if source.shape[1] != target.shape[1]:
+            raise ValueError(
+                "X0 and X1 must have the same number of features: their shapes are "
+                f"{tuple(source.shape)} and {tuple(target.shape)}"
+            )
+        if self.plan == "paired" and len(source) != len(target):
+            raise ValueError(
+                "plan='paired' needs as many rows in X0 as in X1: there are "
+                f"{len(source)} and {len(target)}"
+            )
+        weights = (
+            check_weights("sample_weight0", sample_weight0, len(source)),
+            check_weights("sample_weight1", sample_weight1, len(target)),
+        )
+        if self.plan == "paired" and weights[1] is not None:
+            raise ValueError(
+                "sample_weight1 has no meaning with plan='paired': pairs are weighted by "
+                "sample_weight0"
+            )
+        rng, generator = self._generators(self.random_state, self._device())
+        kept, held = self._split(len(source), len(target), rng)
+        self._scale(source, target, weights)
+        # From here on in scaled units, on the device.
+        like = torch.empty(0, dtype=_DTYPES[self.dtype], device=self._device())
+        x0, x1 = self.scaling_.into(source, like), self.scaling_.into(target, like)
+        train0, train1 = (
+            x if k is None else x[k.to(x.device)] for x, k in zip((x0, x1), kept, strict=True)
+        )
+        weight0, weight1 = (
+            w if w is None or k is None else w[k.numpy()] / w[k.numpy()].sum()
+            for w, k in zip(weights, kept, strict=True)
+        )
+        self._start(train0, train1, weight0, weight1, rng)
+        validation = held and (
+            x0[_drawn(held[0], weights[0], rng).to(x0.device)],
+            x1[_drawn(held[1], weights[1], rng).to(x1.device)],
+        )
+        training = Training(self.module_, self._settings(), generator, rng, validation)
+        batches = Batches(
+            train0,
+            train1,
+            weight0,
+            weight1,
+            self.plan,
+            self.module_.eps,
+            self.batch_size,
+            generator,
+            rng,
+        )
+        self.source_, self.source_weights_ = source, weights[0]
+        path = None if checkpoint is None else Path(checkpoint)
+        fingerprint = self._fingerprint(source, target, weights) if path is not None else ""
+        if path is not None and path.exists():
+            training.load(load_state(path, fingerprint))
+        self.stopped_ = "not finite"
+        try:
+            with self._progress(callback) as report:
+                self.stopped_ = training.run(
+                    batches, callback=report, checkpoint=path, fingerprint=fingerprint
+                )
+        finally:
+            self._finish(training, x0, weights[0])
+        if self.stopped_ == "interrupted":
+            warnings.warn(
+                f"training was interrupted after {self.n_iter_} of {self.max_iter} steps; the "
+                "model can be used",
+                stacklevel=2,
+            )
+        return self
+
+    def partial_fit(self, loader: Iterable[tuple[Any, Any]]) -> Self:
+        """Train on batches from a loader, one step a batch; for data larger than memory.
+
+        The first call takes the scale and the first centres from its first batches, 2048 rows or
+        more. The step size falls over `max_iter` batches, over all calls, to a hundredth of its
+        start, where it stays.
+
+        Parameters
+        ----------
+        loader : iterable of (x0, x1)
+            Batches of the same number of rows of both sides, in random order.
+        """
+        self._check_settings()
+        batches = iter(loader)
+        if not hasattr(self, "_training"):
+            first = []
+            for x0, x1 in batches:
+                first.append(self._batch(x0, x1))
+                if sum(len(x0) for x0, _ in first) >= max(_FIRST_ROWS, self.n_components):
+                    break
+            if not first:
+                raise ValueError("loader gave no batches")
+            source, target = (torch.cat(side) for side in zip(*first, strict=True))
+            rng, generator = self._generators(self.random_state, self._device())
+            self._scale(source, target, (None, None))
+            like = torch.empty(0, dtype=_DTYPES[self.dtype], device=self._device())
+            x0, x1 = self.scaling_.into(source, like), self.scaling_.into(target, like)
+            self._start(x0, x1, None, None, rng)
+            self.source_ = self.source_weights_ = None
+            self._training = Training(self.module_, self._settings(), generator, rng)
+            batches = (batch for part in (first, batches) for batch in part)
+        training = self._training
+        snapshot = training.state()
+        x0 = None
+        try:
+            for source, target in batches:
+                source, target = self._batch(source, target)
+                x0 = self.scaling_.into(source, self.module_.means)
+                x1 = self.scaling_.into(target, self.module_.means)
+                lr = max(training.lr, 0.01 * training.settings.lr)
+                training.step(*pair(self.plan, x0, x1, self.module_.eps, training.rng), lr=lr)
+                if training.iteration % training.check_every == 0:
+                    training.check(snapshot)
+                    snapshot = training.state()
+            training.check(snapshot)
+        finally:
+            self.stopped_ = "finished"
+            if x0 is not None:
+                self._finish(training, x0, None)
+        return self
+
+    def transform(
+        self,
+        X0: Any,  # noqa: N803
+        n_samples: int = 1,
+        *,
+        random_state: Any = None,
+    ) -> Any:
+        """Draw from the plan given each row of X0.
+
+        Parameters
+        ----------
+        X0 : array-like or Tensor of shape (n, D)
+            Points of the source.
+        n_samples : int
+            Draws for each.
+        random_state : int or Generator, optional
+            Instead of the estimator's.
+
+        Returns
+        -------
+        array or Tensor of shape (n, D), or (n, n_samples, D) with several samples
+
+        Warns
+        -----
+        UserWarning
+            If rows lie further from the source's mean than 6 standard deviations, where one
+            component takes all.
+        """
+        n_samples = _count("n_samples", n_samples)
+        points = self._points(X0)
+        self._warn_of_far(points)
+        _, generator = self._generators(random_state, self._device_of_module())
+
+        def draw(part: slice) -> Tensor:
+            z = self.scaling_.into(points[part], self.module_.means)
+            return self.scaling_.out(self.module_.sample_conditional(z, n_samples, generator))
+
+        samples = self._in_chunks(draw, len(points), self._row_bytes(n_samples))
+        return like_input(samples.squeeze(1) if n_samples == 1 else samples, X0)
+
+    def predict(self, X0: Any) -> Any:  # noqa: N803
+        """The plan's mean given each row of X0 (the barycentric map), of shape (n, D)."""
+        return self._map(X0, lambda z: self.scaling_.out(self.module_.conditional_mean(z)))
+
+    def conditional_moments(
+        self,
+        X0: Any,  # noqa: N803
+        *,
+        diagonal: bool = False,
+    ) -> tuple[Any, Any]:
+        """Mean and covariance of the plan given each row of X0.
+
+        Returns
+        -------
+        mean : array or Tensor of shape (n, D)
+        covariance : array or Tensor of shape (n, D, D), or (n, D) with `diagonal`
+        """
+        check_is_fitted(self)
+        square = self.scaling_.scale**2
+        of = "conditional_variance" if diagonal else "conditional_covariance"
+        covariance = self._map(
+            X0, lambda z: square * getattr(self.module_, of)(z), self._broadcast_bytes()
+        )
+        return self.predict(X0), covariance
+
+    def conditional_log_prob(self, X0: Any, X1: Any) -> Any:  # noqa: N803
+        """Logarithm of the plan's density of X1 given X0, rows paired, in data units; (n,)."""
+        check_is_fitted(self)
+        constant = self.n_features_in_ * math.log(self.scaling_.scale)
+        return self._map_pairs(
+            X0, X1, lambda z0, z1: self.module_.conditional_log_prob(z0, z1) - constant
+        )
+
+    def plan_log_density(self, X0: Any, X1: Any, source: Any = None) -> Any:  # noqa: N803
+        """Logarithm of the plan's density with respect to its marginals' product, rows paired.
+
+        It is the logarithm of d pi / d(p0 x p1) for the model's own p1, the pointwise mutual
+        information of a pair.
+
+        Parameters
+        ----------
+        X0, X1 : array-like or Tensor of shape (n, D)
+            Pairs.
+        source : array-like or Tensor of shape (m, D), optional
+            Points that stand for p0; the training source by default.
+        """
+        marginal = self.marginal_log_prob(X1, source)
+        return self.conditional_log_prob(X0, X1) - marginal
+
+    def marginal_log_prob(self, X1: Any, source: Any = None) -> Any:  # noqa: N803
+        """Logarithm of the density at X1 of what the plan makes of the source, in data units.
+
+        On held-out targets its mean is a score that can be compared between any two fits of the
+        same data, whatever their eps; but every eps has a bridge with the right marginals, so it
+        tells how well a model fits, not which eps is true.
+
+        Parameters
+        ----------
+        X1 : array-like or Tensor of shape (n, D)
+            Points of the target.
+        source : array-like or Tensor of shape (m, D), optional
+            Points that stand for p0; the training source by default.
+        """
+        check_is_fitted(self)
+        z0, log_weights = self._source(source)
+        constant = self.n_features_in_ * math.log(self.scaling_.scale)
+
+        def density(z1: Tensor) -> Tensor:
+            logits = torch.addmm(log_weights, z1, z0.mT, alpha=1 / self.module_.eps)
+            return self.module_.log_v(z1) + logits.logsumexp(-1) - constant
+
+        return self._map(X1, density, self._row_bytes(1) + 4 * len(z0) * z0.element_size())
+
+    def sample_at(
+        self,
+        X0: Any,  # noqa: N803
+        t: Any,
+        *,
+        random_state: Any = None,
+    ) -> Any:
+        """Draw the bridge at time t from each row of X0, exactly, in one step; (n, D).
+
+        Parameters
+        ----------
+        X0 : array-like or Tensor of shape (n, D)
+            Where the bridge starts.
+        t : float or array of shape (n,)
+            Times from 0 to 1.
+        random_state : int or Generator, optional
+            Instead of the estimator's.
+        """
+        points = self._points(X0)
+        time = self._time(t, len(points))
+        _, generator = self._generators(random_state, self._device_of_module())
+
+        def draw(part: slice) -> Tensor:
+            z = self.scaling_.into(points[part], self.module_.means)
+            end = self.scaling_.out(self.module_.sample_conditional(z, 1, generator)[:, 0])
+            start = points[part].to(end)
+            return bridge_at(
+                start, end, time[part] if time.ndim else time, self.eps_data_units_, generator
+            )
+
+        return like_input(self._in_chunks(draw, len(points), self._row_bytes(2)), X0)
+
+    def sample_paths(
+        self,
+        X0: Any,  # noqa: N803
+        times: Any = None,
+        *,
+        n_steps: int = 100,
+        method: str = "bridge",
+        random_state: Any = None,
+    ) -> Any:
+        """Draw whole paths from each row of X0.
+
+        Parameters
+        ----------
+        X0 : array-like or Tensor of shape (n, D)
+            Where the paths start.
+        times : array-like, optional
+            Increasing times from 0 to 1; n_steps + 1 of equal distance by default.
+        n_steps : int
+            For "sde" also the steps of Euler-Maruyama on [0, 1].
+        method : {"bridge", "sde"}
+            "bridge" is exact at all times; "sde" follows the drift step by step, as one does to
+            steer or to stop paths, and agrees as n_steps grows.
+        random_state : int or Generator, optional
+            Instead of the estimator's.
+
+        Returns
+        -------
+        array or Tensor of shape (n, times, D)
+        """
+        check_choice("method", method, METHODS)
+        n_steps = _count("n_steps", n_steps)
+        grid = torch.from_numpy(
+            check_times(np.linspace(0.0, 1.0, n_steps + 1) if times is None else times)
+        )
+        points = self._points(X0)
+        _, generator = self._generators(random_state, self._device_of_module())
+
+        def draw(part: slice) -> Tensor:
+            z = self.scaling_.into(points[part], self.module_.means)
+            if method == "sde":
+                return self.scaling_.out(sde_paths(self.module_, z, grid, n_steps, generator))
+            end = self.scaling_.out(self.module_.sample_conditional(z, 1, generator)[:, 0])
+            return bridge_paths(points[part].to(end), end, grid, self.eps_data_units_, generator)
+
+        return like_input(self._in_chunks(draw, len(points), self._row_bytes(2 + len(grid))), X0)
+
+    def drift(self, X: Any, t: Any) -> Any:  # noqa: N803
+        """The drift of the bridge at points X and times t (one, or one a row); (n, D)."""
+        check_is_fitted(self)
+        scale = self.scaling_.scale
+        return self._map_times(X, t, lambda z, time: scale * self.module_.drift(z, time))
+
+    def divergence(self, X: Any, t: Any) -> Any:  # noqa: N803
+        """The divergence of the drift at points X and times t (one, or one a row); (n,)."""
+        check_is_fitted(self)
+        return self._map_times(X, t, self.module_.divergence)
+
+    def ancestors(self, X1: Any, source: Any = None) -> Any:  # noqa: N803
+        """Probabilities that the source's points are where each row of X1 comes from.
+
+        Parameters
+        ----------
+        X1 : array-like or Tensor of shape (n1, D)
+            Points of the target.
+        source : array-like or Tensor of shape (m, D), optional
+            Possible ancestors; the training source, with its weights, by default.
+
+        Returns
+        -------
+        array or Tensor of shape (n1, m)
+            Rows sum to one. It is exact for a source that has only these points.
+        """
+        check_is_fitted(self)
+        z0, log_weights = self._source(source)
+        return self._map(
+            X1,
+            lambda z1: torch.addmm(log_weights, z1, z0.mT, alpha=1 / self.module_.eps).softmax(-1),
+            4 * len(z0) * z0.element_size(),
+        )
+
+    def inverse_transform(
+        self,
+        X1: Any,  # noqa: N803
+        n_samples: int = 1,
+        *,
+        source: Any = None,
+        random_state: Any = None,
+    ) -> Any:
+        """Draw points of the source from which each row of X1 may come.
+
+        Parameters
+        ----------
+        X1 : array-like or Tensor of shape (n, D)
+            Points of the target.
+        n_samples : int
+            Draws for each.
+        source : array-like or Tensor of shape (m, D), optional
+            Points to draw from; the training source, with its weights, by default.
+        random_state : int or Generator, optional
+            Instead of the estimator's.
+
+        Returns
+        -------
+        array or Tensor of shape (n, D), or (n, n_samples, D) with several samples
+        """
+        check_is_fitted(self)
+        n_samples = _count("n_samples", n_samples)
+        z0, log_weights = self._source(source)
+        _, generator = self._generators(random_state, self._device_of_module())
+
+        def draw(z1: Tensor) -> Tensor:
+            logits = torch.addmm(log_weights, z1, z0.mT, alpha=1 / self.module_.eps)
+            cumulative = logits.softmax(-1).cumsum(-1)
+            u = torch.rand(
+                len(z1), n_samples, generator=generator, device=z1.device, dtype=z1.dtype
+            )
+            chosen = torch.searchsorted(cumulative, u * cumulative[:, -1:], right=True)
+            samples = self.scaling_.out(z0[chosen.clamp_(max=len(z0) - 1)])
+            return samples.squeeze(1) if n_samples == 1 else samples
+
+        return self._map(X1, draw, 6 * len(z0) * z0.element_size() + self._row_bytes(n_samples))
+
+    def score(self, X0: Any, X1: Any) -> float:  # noqa: N803
+        """Minus the energy of LightSB, in data units; larger is better at the same eps.
+
+        It equals minus the KL divergence from the true plan to the model's plus a constant of
+        the data *and of eps*. It ranks models of one eps; `marginal_log_prob`, or
+        `conditional_log_prob` of true pairs, also ranks models of different eps.
+
+        Parameters
+        ----------
+        X0, X1 : array-like or Tensor of shape (n0, D), (n1, D)
+            Held-out samples of both sides; rows need not correspond.
+        """
+        check_is_fitted(self)
+        scaling = self.scaling_
+        shift = torch.as_tensor(scaling.shift)
+        means = [
+            points.mean(0, dtype=torch.float64).cpu()
+            for points in (self._points(X0, "X0"), self._points(X1, "X1"))
+        ]
+        log_c = float(np.mean(_as_float(self._map(X0, self.module_.log_c))))
+        log_v = float(np.mean(_as_float(self._map(X1, self.module_.log_v))))
+        # What the shift of both sides, and the scale of the target's density, add.
+        moved = float(shift @ (means[0] - shift + means[1])) / self.eps_data_units_
+        return log_v - log_c - moved - self.n_features_in_ * math.log(scaling.scale)
+
+    @property
+    def components_(self) -> Components:
+        """The potential's parameters."""
+        check_is_fitted(self)
+        module = self.module_
+        rotations = module.rotations
+        return Components(
+            module.log_alpha.detach().cpu().numpy(),
+            module.means.detach().cpu().numpy(),
+            module.log_scales.detach().exp().cpu().numpy(),
+            None if rotations is None else rotations.detach().cpu().numpy(),
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted bridge to a folder: safetensors and JSON, each file whole or not at all.
+
+        Raises
+        ------
+        ValueError
+            If the plan is a function of your own or random_state a generator, which JSON cannot
+            hold.
+        """
+        check_is_fitted(self)
+        params = self.get_params()
+        for name in ("plan", "random_state"):
+            if not isinstance(params[name], str | int | None):
+                raise ValueError(
+                    f"{name}={params[name]!r} cannot be saved; set it to a name, a number or None "
+                    "with set_params before"
+                )
+        tensors = module_tensors(self.module_)
+        tensors["shift"] = torch.from_numpy(self.scaling_.shift)
+        tensors["loss_curve"] = torch.tensor(self.loss_curve_, dtype=torch.float64)
+        tensors["energy_curve"] = torch.tensor(self.energy_curve_, dtype=torch.float64)
+        tensors["source_spread"] = torch.from_numpy(self._source_spread)
+        if self.source_ is not None:
+            tensors["source"] = self.source_
+        if self.source_weights_ is not None:
+            tensors["source_weights"] = torch.from_numpy(self.source_weights_)
+        learned = {
+            "scale": self.scaling_.scale,
+            "n_iter": self.n_iter_,
+            "n_active": self.n_active_,
+            "stopped": self.stopped_,
+            "eps": self.module_.eps,
+        }
+        write_model(path, "LightSB", {"params": params, "learned": learned}, tensors)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], device: str = "auto") -> "LightSB":
+        """Read a bridge that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+        device : str
+            Where to put it.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError
+            If it is not there, or cannot be read.
+        """
+        settings, tensors = read_model(path, "LightSB")
+        try:
+            params: dict[str, Any] = {**settings["params"], "device": device}
+            bridge = cls(**params)
+            learned = settings["learned"]
+            bridge.module_ = module_from(tensors, learned["eps"]).to(resolve_device(device))
+            bridge.scaling_ = Scaling(tensors["shift"].numpy(), learned["scale"])
+            bridge.n_iter_, bridge.n_active_ = learned["n_iter"], learned["n_active"]
+            bridge.stopped_ = learned["stopped"]
+            bridge.loss_curve_ = tensors["loss_curve"].tolist()
+            bridge.energy_curve_ = tensors["energy_curve"].tolist()
+            bridge._source_spread = tensors["source_spread"].numpy()
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} holds no LightSB that can be read ({error})") from error
+        bridge.eps_data_units_ = bridge.module_.eps * bridge.scaling_.scale**2
+        bridge.n_features_in_ = bridge.module_.dim
+        bridge.source_ = tensors.get("source")
+        weights = tensors.get("source_weights")
+        bridge.source_weights_ = None if weights is None else weights.numpy()
+        return bridge
+
+    def _check_settings(self) -> None:
+        check_positive("eps", self.eps)
+        _count("n_components", self.n_components)
+        _count("max_iter", self.max_iter)
+        _count("batch_size", self.batch_size)
+        if self.rank is not None:
+            _count("rank", self.rank)
+        check_choice("covariance_type", self.covariance_type, COVARIANCE_TYPES)
+        check_choice("objective", self.objective, OBJECTIVES)
+        check_choice("estimator", self.estimator, ESTIMATORS)
+        check_choice("init", self.init, INITS)
+        check_choice("scale", self.scale, SCALES)
+        check_choice("dtype", self.dtype, tuple(_DTYPES))
+        if not callable(self.plan):
+            check_choice("plan", self.plan, PLANS)
+        if self.lr is not None:
+            check_positive("lr", self.lr)
+        if self.init_scale != "auto":
+            check_positive("init_scale", self.init_scale)
+        if self.tol is not None and not self.tol >= 0:
+            raise ValueError(f"tol must be at least 0, or None, not {self.tol!r}")
+        if not 0 <= self.polish <= 1:
+            raise ValueError(f"polish must be from 0 to 1, not {self.polish!r}")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction must be at least 0 and below 1, not "
+                f"{self.validation_fraction!r}"
+            )
+        check_positive("max_memory", self.max_memory)
+
+    def _settings(self) -> Settings:
+        return Settings(
+            self.objective,
+            self.estimator,
+            self.plan if isinstance(self.plan, str) else getattr(self.plan, "__name__", "callable"),
+            self.polish,
+            self.max_iter,
+            self.batch_size,
+            _DEFAULT_LR[self.objective] if self.lr is None else self.lr,
+            self.tol,
+        )
+
+    def _split(
+        self, rows0: int, rows1: int, rng: np.random.Generator
+    ) -> tuple[tuple[Tensor | None, Tensor | None], tuple[Tensor, Tensor] | None]:
+        """Rows to train on and rows held out, of both sides."""
+        held0, held1 = (int(self.validation_fraction * rows) for rows in (rows0, rows1))
+        left = rows1 - (held1 if held0 and held1 else 0)
+        if left < self.n_components:
+            where = "X1" if left == rows1 else "X1 that are not held out for validation"
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {left} rows of {where}: "
+                f"set n_components to at most {left}, or validation_fraction to 0"
+            )
+        if not (held0 and held1):
+            return (None, None), None
+        order0 = torch.from_numpy(rng.permutation(rows0))
+        order1 = order0 if self.plan == "paired" else torch.from_numpy(rng.permutation(rows1))
+        return (order0[held0:], order1[held1:]), (order0[:held0], order1[:held1])
+
+    def _scale(
+        self,
+        source: Tensor,
+        target: Tensor,
+        weights: tuple[np.ndarray | None, np.ndarray | None],
+    ) -> None:
+        self.scaling_, constant = Scaling.fit(self.scale, source, target, weights)
+        self.n_features_in_ = source.shape[1]
+        self.eps_data_units_ = float(self.eps) * self.scaling_.scale**2
+        if constant:
+            warnings.warn(f"columns {constant} are constant in both X0 and X1", stacklevel=3)
+
+    def _start(
+        self,
+        x0: Tensor,
+        x1: Tensor,
+        weights0: np.ndarray | None,
+        weights1: np.ndarray | None,
+        rng: np.random.Generator,
+    ) -> None:
+        """The module to train, after a look whether eps suits the data."""
+        dim = x1.shape[1]
+        rank = min(_DEFAULT_RANK, dim) if self.rank is None else self.rank
+        if rank > dim:
+            raise ValueError(f"rank={rank} is more than the {dim} features")
+        host = x1.double().cpu().numpy() if x1.device.type != "mps" else x1.cpu().numpy()
+        mean = (
+            x0.mean(0).cpu().numpy()
+            if weights0 is None
+            else np.average(x0.cpu().numpy(), axis=0, weights=weights0)
+        )
+        module = initial_potential(
+            mean.astype(float),
+            host,
+            weights1,
+            n_components=self.n_components,
+            eps=float(self.eps),
+            covariance_type=self.covariance_type,
+            rank=rank,
+            init=self.init,
+            init_scale=self.init_scale,
+            dtype=_DTYPES[self.dtype],
+            rng=rng,
+        )
+        self.module_ = module.to(x0.device)
+        rows = min(len(host), _NEIGHBOUR_ROWS)
+        if rows > 1:
+            some = host if rows == len(host) else host[rng.choice(len(host), rows, replace=False)]
+            s = float(module.log_scales.detach().mul(2).exp().min())
+            least = _NARROW * float(np.median(nearest_squares(some))) / dim / s
+            if self.eps < least:
+                warnings.warn(
+                    f"eps={self.eps:g} is small against the distances between neighbouring rows of "
+                    f"X1, so that the fit may follow single rows; take eps >= {least:.2g} (in "
+                    "scaled units), or more rows",
+                    stacklevel=3,
+                )
+
+    def _finish(self, training: Training, x0: Tensor, weights: np.ndarray | None) -> None:
+        """What was learned, from the state that training is in."""
+        module = self.module_
+        module.normalise()
+        self.loss_curve_, self.energy_curve_ = list(training.losses), list(training.energies)
+        self.n_iter_ = training.iteration
+        mean = torch.zeros(module.n_components, dtype=x0.dtype, device=x0.device)
+        weight = None if weights is None else torch.as_tensor(weights, dtype=x0.dtype)
+        size = max(1, int(self.max_memory * 1e6 // self._row_bytes(1)))
+        with torch.no_grad():
+            for start in range(0, len(x0), size):
+                part = slice(start, start + size)
+                shares = module.responsibilities(x0[part])
+                mean += (
+                    shares.sum(0) / len(x0)
+                    if weight is None
+                    else weight[part].to(x0.device) @ shares
+                )
+        self.n_active_ = int((mean > _ACTIVE / module.n_components).sum())
+        centre, spread = x0.double().mean(0), x0.double().std(0, correction=0)
+        self._source_spread = torch.stack([centre, spread]).cpu().numpy()
+
+    def _fingerprint(
+        self,
+        source: Tensor,
+        target: Tensor,
+        weights: tuple[np.ndarray | None, np.ndarray | None],
+    ) -> str:
+        params = self.get_params()
+        for name in ("verbose", "device", "max_memory"):
+            del params[name]
+        digest = hashlib.sha256(json.dumps(params, default=repr, sort_keys=True).encode())
+        for part in (source, target, *weights):
+            if part is None:
+                digest.update(b"none")
+                continue
+            array = part.cpu().numpy() if isinstance(part, Tensor) else part
+            digest.update(repr((array.shape, str(array.dtype))).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    @contextmanager
+    def _progress(
+        self, callback: Callable[[TrainingProgress], Any] | None
+    ) -> Generator[Callable[[TrainingProgress], Any] | None]:
+        """The callback, with a bar on a terminal if `verbose` asks for it."""
+        if not self.verbose or not sys.stderr.isatty():
+            yield callback
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True)) as bars:
+            task = bars.add_task("fitting", total=self.max_iter)
+
+            def show(progress: TrainingProgress) -> Any:
+                shown = progress.loss if progress.energy is None else progress.energy
+                bars.update(
+                    task,
+                    completed=progress.iteration,
+                    total=progress.max_iter,
+                    description=f"energy {shown:.4g}",
+                )
+                return callback(progress) if callback is not None else None
+
+            yield show
+
+    def _batch(self, x0: Any, x1: Any) -> tuple[Tensor, Tensor]:
+        dim = getattr(self, "n_features_in_", None)
+        source, target = check_points("x0", x0, dim), check_points("x1", x1, dim)
+        if source.shape != target.shape:
+            raise ValueError(
+                "loader must give batches of the same shape for both sides, not "
+                f"{tuple(source.shape)} and {tuple(target.shape)}"
+            )
+        return source, target
+
+    def _device(self) -> torch.device:
+        return torch.device(resolve_device(self.device))
+
+    def _device_of_module(self) -> torch.device:
+        return self.module_.means.device
+
+    def _generators(
+        self, random_state: Any, device: torch.device
+    ) -> tuple[np.random.Generator, torch.Generator]:
+        """NumPy's and torch's generators; None is the estimator's random_state."""
+        state = self.random_state if random_state is None else random_state
+        if isinstance(state, np.random.RandomState):
+            state = int(state.randint(2**31))
+        if state is None or isinstance(state, Integral):
+            rng = np.random.default_rng(None if state is None else int(state))
+        elif isinstance(state, np.random.Generator):
+            rng = np.random.default_rng(int(state.integers(2**62)))
+        else:
+            raise TypeError(f"random_state must be an int, a Generator or None, not {state!r}")
+        generator = torch.Generator(device)
+        generator.manual_seed(int(rng.integers(2**62)))
+        return rng, generator
+
+    def _points(self, points: Any, name: str = "X") -> Tensor:
+        check_is_fitted(self)
+        return check_points(name, points, self.n_features_in_)
+
+    def _time(self, t: Any, rows: int) -> Tensor:
+        time = torch.as_tensor(t, dtype=self.module_.means.dtype, device=self._device_of_module())
+        if time.ndim > 1 or (time.ndim == 1 and len(time) != rows):
+            raise ValueError(
+                f"t must be one time or one a row: its shape is {tuple(time.shape)}, there are "
+                f"{rows} rows"
+            )
+        if not bool(((time >= 0) & (time <= 1)).all()):
+            raise ValueError("times t must be from 0 to 1")
+        return time
+
+    def _source(self, source: Any) -> tuple[Tensor, Tensor]:
+        """Points that stand for p0, and log of their weights over c."""
+        if source is None and self.source_ is None:
+            raise ValueError("source must be given: after partial_fit there is no training source")
+        points = self.source_ if source is None else self._points(source, "source")
+        assert points is not None
+        z = self.scaling_.into(points, self.module_.means)
+        with torch.no_grad():
+            log_c = self._in_chunks(
+                lambda part: self.module_.log_c(z[part]), len(z), self._row_bytes(1)
+            )
+        if source is None and self.source_weights_ is not None:
+            log_weights = torch.as_tensor(self.source_weights_).to(log_c).log()
+        else:
+            log_weights = torch.full_like(log_c, -math.log(len(z)))
+        return z, log_weights - log_c
+
+    def _map(
+        self, points: Any, function: Callable[[Tensor], Tensor], row_bytes: int | None = None
+    ) -> Any:
+        """``function`` of the points in scaled units, chunk by chunk, in the input's kind."""
+        x = self._points(points)
+
+        def of(part: slice) -> Tensor:
+            with torch.no_grad():
+                return function(self.scaling_.into(x[part], self.module_.means))
+
+        size = self._row_bytes(1) if row_bytes is None else row_bytes
+        return like_input(self._in_chunks(of, len(x), size), points)
+
+    def _map_pairs(
+        self, points0: Any, points1: Any, function: Callable[[Tensor, Tensor], Tensor]
+    ) -> Any:
+        x0, x1 = self._points(points0, "X0"), self._points(points1, "X1")
+        if len(x0) != len(x1):
+            raise ValueError(f"X0 and X1 must have as many rows: there are {len(x0)} and {len(x1)}")
+
+        def of(part: slice) -> Tensor:
+            with torch.no_grad():
+                return function(
+                    self.scaling_.into(x0[part], self.module_.means),
+                    self.scaling_.into(x1[part], self.module_.means),
+                )
+
+        return like_input(self._in_chunks(of, len(x0), self._broadcast_bytes()), points0)
+
+    def _map_times(self, points: Any, t: Any, function: Callable[[Tensor, Tensor], Tensor]) -> Any:
+        x = self._points(points)
+        time = self._time(t, len(x))
+
+        def of(part: slice) -> Tensor:
+            z = self.scaling_.into(x[part], self.module_.means)
+            with torch.no_grad():
+                return function(z, time[part] if time.ndim else time)
+
+        size = self._broadcast_bytes() if time.ndim else self._row_bytes(1)
+        return like_input(self._in_chunks(of, len(x), size), points)
+
+    def _in_chunks(self, function: Callable[[slice], Tensor], rows: int, row_bytes: int) -> Tensor:
+        return in_chunks(function, rows, row_bytes, self.max_memory * 1e6)
+
+    def _row_bytes(self, n_vectors: int) -> int:
+        """Memory of a row where tables over components and features are shared by all rows."""
+        if self.module_.covariance_type == "full":
+            return self._broadcast_bytes() + 32 * n_vectors * self.module_.dim
+        itemsize = self.module_.means.element_size()
+        return itemsize * (8 * self.module_.n_components + (8 + 6 * n_vectors) * self.module_.dim)
+
+    def _broadcast_bytes(self) -> int:
+        """Memory of a row where each has a table of its own."""
+        module = self.module_
+        return 16 * module.means.element_size() * (module.n_components + 1) * module.dim
+
+    def _warn_of_far(self, points: Tensor) -> None:
+        centre, spread = self._source_spread
+        z = self.scaling_
+        low = torch.as_tensor(z.shift + z.scale * (centre - _FAR * spread))
+        high = torch.as_tensor(z.shift + z.scale * (centre + _FAR * spread))
+        least, most = (f(points, 0).to("cpu", torch.float64) for f in (torch.amin, torch.amax))
+        slack = 1e-6 * z.scale
+        if bool((least < low - slack).any()) or bool((most > high + slack).any()):
+            warnings.warn(
+                "X0 has rows more than 6 standard deviations from the training source, where the "
+                "plan is an extrapolation",
+                stacklevel=3,
+            )
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, not {value!r}")
+    return int(value)
+
+
+def _drawn(rows: Tensor, weights: np.ndarray | None, rng: np.random.Generator) -> Tensor:
+    """Held-out rows, drawn by their weights where there are any."""
+    if weights is None:
+        return rows
+    share = weights[rows.numpy()]
+    if not share.any():
+        return rows
+    return rows[torch.from_numpy(rng.choice(len(rows), len(rows), p=share / share.sum()))]
+
+
+def _as_float(values: Any) -> np.ndarray:
+    array = values.cpu().numpy() if isinstance(values, Tensor) else values
+    return array.astype(float)
