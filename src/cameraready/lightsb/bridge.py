@@ -327,7 +327,7 @@ class LightSB(TransformerMixin, BaseEstimator):
             training.load(load_state(path, fingerprint))
         self.stopped_ = "not finite"
         try:
-            with self._progress(callback) as report:
+            with training.threads(), self._progress(callback) as report:
                 self.stopped_ = training.run(
                     batches, callback=report, checkpoint=path, fingerprint=fingerprint
                 )
@@ -376,15 +376,16 @@ class LightSB(TransformerMixin, BaseEstimator):
         snapshot = training.state()
         x0 = None
         try:
-            for source, target in batches:
-                source, target = self._batch(source, target)
-                x0 = self.scaling_.into(source, self.module_.means)
-                x1 = self.scaling_.into(target, self.module_.means)
-                lr = max(training.lr, 0.01 * training.settings.lr)
-                training.step(*pair(self.plan, x0, x1, self.module_.eps, training.rng), lr=lr)
-                if training.iteration % training.check_every == 0:
-                    training.check(snapshot)
-                    snapshot = training.state()
+            with training.threads():
+                for source, target in batches:
+                    source, target = self._batch(source, target)
+                    x0 = self.scaling_.into(source, self.module_.means)
+                    x1 = self.scaling_.into(target, self.module_.means)
+                    lr = max(training.lr, 0.01 * training.settings.lr)
+                    training.step(*pair(self.plan, x0, x1, self.module_.eps, training.rng), lr=lr)
+                    if training.iteration % training.check_every == 0:
+                        training.check(snapshot)
+                        snapshot = training.state()
             training.check(snapshot)
         finally:
             self.stopped_ = "finished"

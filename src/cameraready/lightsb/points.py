@@ -11,6 +11,10 @@ from torch import Tensor
 __all__ = ["check_points", "check_times", "check_weights", "in_chunks", "like_input"]
 
 
+# Chunks beyond this gain nothing: they leave the processor's cache, and memory has to be fetched.
+_CACHED = 32e6
+
+
 def check_points(name: str, points: Any, dim: int | None = None) -> Float[Tensor, "n features"]:
     """The points as a tensor, sharing memory where it can.
 
@@ -130,7 +134,7 @@ def in_chunks(
     torch.OutOfMemoryError
         If a single row does not fit.
     """
-    size = max(1, min(rows, int(max_bytes // row_bytes)))
+    size = max(1, min(rows, int(min(max_bytes, _CACHED) // row_bytes)))
     out: Tensor | None = None
     start = 0
     while start < rows:

@@ -3,7 +3,8 @@
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ CLIP_NORM = 10.0
 _CHECKS, _LAST_SHARE, _PLATEAU = 60, 0.3, 0.2
 _SAVE_EVERY = 30.0  # seconds
 _VALIDATION_ROWS = 4096
+# With fewer numbers (pairs x components x features) a step has less to share out between threads
+# than it costs them to meet.
+_WORK_FOR_THREADS = 4_000_000
 
 
 class TrainingProgress(NamedTuple):
@@ -179,6 +183,20 @@ class Training:
     def check_every(self) -> int:
         """Steps between two looks at the loss."""
         return max(1, self.settings.max_iter // _CHECKS)
+
+    @contextmanager
+    def threads(self) -> Generator[None]:
+        """One thread on a CPU for steps that are too small for more."""
+        work = self.settings.batch_size * self.module.means.numel()
+        before = torch.get_num_threads()
+        if self.module.means.device.type != "cpu" or work >= _WORK_FOR_THREADS or before == 1:
+            yield
+            return
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
     def step(self, x0: Tensor, x1: Tensor, lr: float | None = None) -> None:
         """One step, with no wait for the device."""
