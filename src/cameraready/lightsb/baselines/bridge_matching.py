@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -15,6 +16,7 @@ from cameraready.lightsb.baselines.drift_network import (
     train,
 )
 from cameraready.lightsb.baselines.path_sampler import PathSampler
+from cameraready.lightsb.plans import Plan, index_pairs
 
 __all__ = ["BridgeMatching"]
 
@@ -29,8 +31,8 @@ class BridgeMatching(PathSampler):
     ----------
     eps : float
         Variance rate of the reference process, in the data's units.
-    plan : "independent" or "minibatch"
-        How points of a batch are paired: at random, or by exact optimal transport.
+    plan : "independent", "minibatch", "sinkhorn" or callable
+        How the points of a batch are paired, as in `LightSB`.
     hidden : sequence of int
         Widths of the network's layers.
     max_iter : int
@@ -65,11 +67,11 @@ class BridgeMatching(PathSampler):
         self,
         eps: float = 0.1,
         *,
-        plan: str = "independent",
+        plan: str | Plan = "independent",
         hidden: Sequence[int] = (128, 128),
         max_iter: int = 5000,
         batch_size: int = 512,
-        lr: float = 2e-3,
+        lr: float = 5e-3,
         n_steps: int = 100,
         device: str = "auto",
         random_state: Any = None,
@@ -86,14 +88,18 @@ class BridgeMatching(PathSampler):
 
     @override
     def _fit(self, x0: Tensor, x1: Tensor, generator: torch.Generator) -> None:
-        exact = check_choice("plan", self.plan, ("independent", "minibatch")) == "minibatch"
+        if isinstance(self.plan, str):
+            check_choice("plan", self.plan, ("independent", "minibatch", "sinkhorn"))
+        rng = np.random.default_rng(generator.initial_seed())
         self.network_ = DriftNetwork(torch.cat([x0, x1]), self.hidden, generator)
 
         def loss() -> Tensor:
             start = draw(x0, self.batch_size, generator)
             end = draw(x1, self.batch_size, generator)
-            if exact:
-                end = end[_optimal_permutation(start, end)]
+            if self.plan != "independent":
+                batches = start.cpu().numpy(), end.cpu().numpy()
+                i, j = map(torch.from_numpy, index_pairs(self.plan, *batches, self.eps, rng))
+                start, end = start[i], end[j]
             return bridge_matching_loss(self.network_, start, end, self.eps, generator)
 
         self.loss_curve_ = train(self.network_.parameters(), loss, self.max_iter, self.lr)
@@ -106,9 +112,3 @@ class BridgeMatching(PathSampler):
 def draw(points: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """Rows drawn with replacement."""
     return points[torch.randint(len(points), (n,), generator=generator, device=points.device)]
-
-
-def _optimal_permutation(x0: Tensor, x1: Tensor) -> Tensor:
-    from scipy.optimize import linear_sum_assignment
-
-    return torch.from_numpy(linear_sum_assignment(torch.cdist(x0, x1).square().cpu().numpy())[1])

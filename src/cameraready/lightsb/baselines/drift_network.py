@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
+from cameraready.lightsb.sampling import bridge_at
+
 __all__ = ["DriftNetwork", "bridge_matching_loss", "euler_maruyama", "train", "uniform_times"]
 
 
@@ -62,7 +64,8 @@ class DriftNetwork(nn.Module):
 
 
 def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    layer = nn.Linear(inputs, outputs, device=generator.device)
+    # nn.Linear by itself would draw its first weights with torch's global seed.
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs, device=generator.device)
     nn.init.kaiming_uniform_(layer.weight, math.sqrt(5), generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
@@ -133,10 +136,8 @@ def bridge_matching_loss(
     Shi et al., Diffusion Schrödinger Bridge Matching, NeurIPS 2023, Equation 7.
     """
     t = uniform_times(x0, generator)
-    time = t[:, None]
-    noise = torch.randn(x0.shape, generator=generator, device=x0.device, dtype=x0.dtype)
-    x = torch.lerp(x0, x1, time) + (eps * time * (1 - time)).sqrt() * noise
-    left = (1 - time).sqrt()
+    x = bridge_at(x0, x1, t, eps, generator)
+    left = (1 - t[:, None]).sqrt()
     return ((x1 - x) / left - left * drift(x, t)).square().sum(1).mean()
 
 
@@ -170,20 +171,18 @@ def euler_maruyama(
     eps
         Variance rate.
     n_steps
-        Steps from 0 to 1; the times are added to that grid.
+        The steps are of 1 / n_steps at most.
     generator
         For the noise.
     """
-    grid = sorted({*(step / n_steps for step in range(n_steps)), 0.0, *times})
-    grid = [time for time in grid if time <= times[-1]]
-    x, wanted, kept = x0, set(times), []
-    for now, following in zip(grid, [*grid[1:], None], strict=True):
-        if now in wanted:
-            kept.append(x)
-        if following is None:
-            break
-        h = following - now
-        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-        t = torch.full((x.shape[0],), now, device=x.device, dtype=x.dtype)
-        x = x + h * drift(x, t) + math.sqrt(eps * h) * noise
-    return torch.stack(kept, 1)
+    x, t, path = x0, 0.0, []
+    for following in times:
+        pieces = math.ceil((following - t) * n_steps - 1e-6)  # rounding shall not add a step
+        h = (following - t) / max(pieces, 1)
+        for piece in range(pieces):
+            noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+            now = torch.full((x.shape[0],), t + piece * h, device=x.device, dtype=x.dtype)
+            x = x + h * drift(x, now) + math.sqrt(eps * h) * noise
+        t = following
+        path.append(x)
+    return torch.stack(path, 1)

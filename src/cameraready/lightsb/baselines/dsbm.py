@@ -62,7 +62,8 @@ class DSBM(PathSampler):
     --------
     >>> import numpy as np
     >>> x0 = np.random.default_rng(0).normal(size=(100, 2))
-    >>> DSBM(n_projections=2, max_iter=4, random_state=0).fit(x0, x0 + 1).transform(x0).shape
+    >>> bridge = DSBM(n_projections=2, max_iter=4, n_steps=10, random_state=0).fit(x0, x0 + 1)
+    >>> bridge.transform(x0).shape
     (100, 2)
     """
 
@@ -74,7 +75,7 @@ class DSBM(PathSampler):
         hidden: Sequence[int] = (128, 128),
         max_iter: int = 10_000,
         batch_size: int = 512,
-        lr: float = 2e-3,
+        lr: float = 5e-3,
         n_steps: int = 100,
         device: str = "auto",
         random_state: Any = None,

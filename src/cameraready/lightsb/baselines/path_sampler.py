@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted, check_random_state
 from torch import Tensor
 
 from cameraready.common.checks import check_positive
 from cameraready.common.device import resolve_device
+from cameraready.lightsb.points import check_points, check_times
 
 __all__ = ["PathSampler"]
 
@@ -48,12 +49,13 @@ class PathSampler(BaseEstimator):
         """
         check_positive("eps", self.eps)
         self._device = torch.device(resolve_device(self.device))
-        source, target = check_array(X0, input_name="X0"), check_array(X1, input_name="X1")
+        source, target = (self._tensor(name, x) for name, x in (("X0", X0), ("X1", X1)))
         if source.shape[1] != target.shape[1]:
             raise ValueError(
-                f"X0 and X1 must have the same features: shapes {source.shape} and {target.shape}"
+                "X0 and X1 must have the same features: shapes "
+                f"{tuple(source.shape)} and {tuple(target.shape)}"
             )
-        self._fit(self._tensor(source), self._tensor(target), self._generator(0))
+        self._fit(source, target, self._generator(0))
         self.n_features_in_ = source.shape[1]
         return self
 
@@ -98,11 +100,7 @@ class PathSampler(BaseEstimator):
         ndarray of shape (n, T, D)
         """
         points = self._checked(X0)
-        grid = np.asarray(times, dtype=float)
-        increasing = grid.ndim == 1 and grid.size > 0 and bool((np.diff(grid) > 0).all())
-        if not (increasing and grid[0] >= 0 and grid[-1] <= 1):
-            raise ValueError("times must be increasing numbers from 0 to 1")
-        return self._sampled(points, grid.tolist(), 1)
+        return self._sampled(points, check_times(times).tolist(), 1)
 
     def conditional_moments(
         self,
@@ -145,16 +143,16 @@ class PathSampler(BaseEstimator):
 
     def _checked(self, points: Any) -> Tensor:
         check_is_fitted(self)
-        table = check_array(points, input_name="X0")
-        if table.shape[1] != self.n_features_in_:
+        rows = self._tensor("X0", points)
+        if rows.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"X0 has {table.shape[1]} features, but {type(self).__name__} was fitted with "
+                f"X0 has {rows.shape[1]} features, but {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}"
             )
-        return self._tensor(table)
+        return rows
 
-    def _tensor(self, table: np.ndarray) -> Tensor:
-        return torch.as_tensor(table, dtype=self._dtype, device=self._device)
+    def _tensor(self, name: str, points: Any) -> Tensor:
+        return check_points(name, points).to(self._device, self._dtype)
 
     def _generator(self, stream: int) -> torch.Generator:
         # One seed for fitting and one for sampling, so that their noises are independent.

@@ -11,6 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from cameraready.lightsb.baselines.path_sampler import PathSampler
+from cameraready.lightsb.sampling import bridge_paths
 
 __all__ = ["SinkhornBridge"]
 
@@ -129,16 +130,7 @@ class SinkhornBridge(PathSampler):
     @override
     def _paths(self, x0: Tensor, times: list[float], generator: torch.Generator) -> Tensor:
         x1 = torch.cat([self._draw(rows, generator) for rows in x0.split(_ROWS)])
-        x, now, path = x0, 0.0, []
-        for time in times:
-            # The Brownian bridge from x, now, to x1 at time 1.
-            left = 1 - now
-            share = (time - now) / left if left else 0.0
-            noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-            x = torch.lerp(x, x1, share) + (self.eps * (time - now) * (1 - share)) ** 0.5 * noise
-            path.append(x)
-            now = time
-        return torch.stack(path, 1)
+        return bridge_paths(x0, x1, torch.tensor(times, dtype=torch.float64), self.eps, generator)
 
     def _weights(self, x0: Tensor) -> Tensor:
         logits = self.log_weights_ - _squared_distances(x0, self.points_) / (2 * self.eps)
