@@ -18,6 +18,7 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from typing_extensions import override
 
 from cameraready.common import check_choice, check_positive, resolve_device
 from cameraready.lightsb.initialisation import (
@@ -114,7 +115,7 @@ class LightSB(TransformerMixin, BaseEstimator):
     lr : float, optional
         Adam's step size, which falls to zero by a cosine; 0.02 for matching, 0.01 for the energy.
     init : {"kmeans++", "random"}
-        How the target points are chosen at which components start.
+        Where components start: at the means of clusters of the target, or at rows of it.
     init_scale : "auto" or float
         Eigenvalue s of the S_k at the start.
     scale : {"global", "none"}
@@ -269,6 +270,7 @@ class LightSB(TransformerMixin, BaseEstimator):
             If the loss stops being finite; the estimator then holds the last finite state.
         """
         self._check_settings()
+        self.__dict__.pop("_training", None)
         source = check_points("X0", X0)
         target = check_points("X1", X1)
         if source.shape[1] != target.shape[1]:
@@ -303,10 +305,13 @@ class LightSB(TransformerMixin, BaseEstimator):
             w if w is None or k is None else w[k.numpy()] / w[k.numpy()].sum()
             for w, k in zip(weights, kept, strict=True)
         )
+        # Away from the origin the means and the covariances are hard to tell apart.
+        origin = _mean(train0, weight0)
+        train0, train1 = train0 - origin, train1 - origin
         self._start(train0, train1, weight0, weight1, rng)
         validation = held and (
-            x0[_drawn(held[0], weights[0], rng).to(x0.device)],
-            x1[_drawn(held[1], weights[1], rng).to(x1.device)],
+            x0[_drawn(held[0], weights[0], rng).to(x0.device)] - origin,
+            x1[_drawn(held[1], weights[1], rng).to(x1.device)] - origin,
         )
         training = Training(self.module_, self._settings(), generator, rng, validation)
         batches = Batches(
@@ -332,6 +337,7 @@ class LightSB(TransformerMixin, BaseEstimator):
                     batches, callback=report, checkpoint=path, fingerprint=fingerprint
                 )
         finally:
+            self.module_.translate(origin)
             self._finish(training, x0, weights[0])
         if self.stopped_ == "interrupted":
             warnings.warn(
@@ -346,7 +352,7 @@ class LightSB(TransformerMixin, BaseEstimator):
 
         The first call takes the scale and the first centres from its first batches, 2048 rows or
         more. The step size falls over `max_iter` batches, over all calls, to a hundredth of its
-        start, where it stays.
+        start, where it stays. After `fit` or `load` it goes on from what is there.
 
         Parameters
         ----------
@@ -355,7 +361,7 @@ class LightSB(TransformerMixin, BaseEstimator):
         """
         self._check_settings()
         batches = iter(loader)
-        if not hasattr(self, "_training"):
+        if not hasattr(self, "module_"):
             first = []
             for x0, x1 in batches:
                 first.append(self._batch(x0, x1))
@@ -364,15 +370,20 @@ class LightSB(TransformerMixin, BaseEstimator):
             if not first:
                 raise ValueError("loader gave no batches")
             source, target = (torch.cat(side) for side in zip(*first, strict=True))
-            rng, generator = self._generators(self.random_state, self._device())
+            rng, _ = self._generators(self.random_state, self._device())
             self._scale(source, target, (None, None))
             like = torch.empty(0, dtype=_DTYPES[self.dtype], device=self._device())
             x0, x1 = self.scaling_.into(source, like), self.scaling_.into(target, like)
             self._start(x0, x1, None, None, rng)
-            self.source_ = self.source_weights_ = None
-            self._training = Training(self.module_, self._settings(), generator, rng)
             batches = (batch for part in (first, batches) for batch in part)
-        training = self._training
+        self.source_ = self.source_weights_ = None
+        training = getattr(self, "_training", None)
+        if training is None:
+            rng, generator = self._generators(self.random_state, self._device_of_module())
+            training = self._training = Training(self.module_, self._settings(), generator, rng)
+            training.iteration = training.position = getattr(self, "n_iter_", 0)
+            training.losses = list(getattr(self, "loss_curve_", ()))
+            training.energies = list(getattr(self, "energy_curve_", ()))
         snapshot = training.state()
         x0 = None
         try:
@@ -770,6 +781,22 @@ class LightSB(TransformerMixin, BaseEstimator):
         bridge.source_weights_ = None if weights is None else weights.numpy()
         return bridge
 
+    @override
+    def __getstate__(self) -> dict[str, Any]:
+        # torch pickles no module with a parameterisation, and no training needs to go along.
+        state = {**super().__getstate__()}
+        state.pop("_training", None)
+        if "module_" in state:
+            state["module_"] = module_tensors(self.module_), self.module_.eps
+        return state
+
+    @override
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "module_" in state:
+            device = torch.device(resolve_device(state["device"]))
+            state = {**state, "module_": module_from(*state["module_"]).to(device)}
+        super().__setstate__(state)
+
     def _check_settings(self) -> None:
         check_positive("eps", self.eps)
         _count("n_components", self.n_components)
@@ -856,13 +883,8 @@ class LightSB(TransformerMixin, BaseEstimator):
         if rank > dim:
             raise ValueError(f"rank={rank} is more than the {dim} features")
         host = x1.double().cpu().numpy() if x1.device.type != "mps" else x1.cpu().numpy()
-        mean = (
-            x0.mean(0).cpu().numpy()
-            if weights0 is None
-            else np.average(x0.cpu().numpy(), axis=0, weights=weights0)
-        )
         module = initial_potential(
-            mean.astype(float),
+            _mean(x0, weights0).cpu().numpy().astype(float),
             host,
             weights1,
             n_components=self.n_components,
@@ -1107,6 +1129,12 @@ def _drawn(rows: Tensor, weights: np.ndarray | None, rng: np.random.Generator) -
     if not share.any():
         return rows
     return rows[torch.from_numpy(rng.choice(len(rows), len(rows), p=share / share.sum()))]
+
+
+def _mean(points: Tensor, weights: np.ndarray | None) -> Tensor:
+    if weights is None:
+        return points.mean(0)
+    return torch.as_tensor(weights).to(points) @ points
 
 
 def _as_float(values: Any) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Where training starts: a potential made from the data."""
 
 import math
+import warnings
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ COVARIANCE_TYPES = ("diag", "full", "spherical", "tied_full", "lowrank")
 
 # As many rows of the target as the centres and distances are taken from.
 _ROWS = 10_000
+_LLOYD_STEPS = 10
 _SMALLEST_SCALE = 0.1
 
 
@@ -33,7 +35,7 @@ def initial_potential(
     dtype: torch.dtype,
     rng: np.random.Generator,
 ) -> LightSBModule:
-    """Components centred on points of the target, all of the same spherical covariance.
+    """Components centred in clusters of the target, all of the same spherical covariance.
 
     Parameters
     ----------
@@ -49,7 +51,8 @@ def initial_potential(
     rng : numpy.random.Generator
         Chooses the centres.
     """
-    from sklearn.cluster import kmeans_plusplus
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     if len(x1) > _ROWS:
         rows = rng.choice(len(x1), _ROWS, replace=False)
@@ -60,8 +63,13 @@ def initial_potential(
             f"({np.count_nonzero(weights)}); take at most as many"
         )
     if init == "kmeans++":
-        seed = int(rng.integers(2**31))
-        centres, _ = kmeans_plusplus(x1, n_components, sample_weight=weights, random_state=seed)
+        kmeans = KMeans(
+            n_components, n_init=1, max_iter=_LLOYD_STEPS, random_state=int(rng.integers(2**31))
+        )
+        with warnings.catch_warnings():
+            # Fewer distinct rows than components is no harm.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            centres = kmeans.fit(x1, sample_weight=weights).cluster_centers_
     else:
         centres = x1[rng.choice(len(x1), n_components, replace=False, p=weights)]
     dim = x1.shape[1]

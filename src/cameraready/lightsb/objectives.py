@@ -28,8 +28,9 @@ OBJECTIVES = ("matching", "energy")
 ESTIMATORS = ("stein", "direct")
 # The direct estimator divides by 1 - t: its times end so far before 1.
 SAFE_TIME = 1e-2
-# So many times at most are drawn for a batch, one a block of its rows.
-_BLOCKS = 16
+# A time is drawn for each block of so many rows, and so many times at least for a batch: enough
+# for the noise of shared times to vanish in that of the rows.
+_BLOCK_ROWS, _LEAST_BLOCKS = 32, 16
 
 
 def optimal_matching_loss(
@@ -96,7 +97,7 @@ def optimal_matching_loss(
     device, dtype = x0.device, x0.dtype
     padding = 0
     if t is None:
-        block_rows = -(-rows // _BLOCKS)
+        block_rows = min(_BLOCK_ROWS, -(-rows // _LEAST_BLOCKS))
         blocks = -(-rows // block_rows)
         padding = blocks * block_rows - rows
         if padding:

@@ -312,6 +312,18 @@ class LightSBModule(nn.Module):
         """Subtract from log alpha what makes the weights sum to one; nothing else changes."""
         self.log_alpha.sub_(self.log_alpha.logsumexp(-1))
 
+    @torch.no_grad()
+    def translate(self, shift: Float[Tensor, " features"]) -> None:
+        """Become the potential of the same bridge with all points moved by ``shift``."""
+        b = shift.to(self.means)
+        if self.covariance_type == "full":
+            moved = (self.covariances() / self.eps) @ b
+        else:
+            moved = self._shared_multiply(torch.exp(2 * self.log_scales), b)
+        # From equality of r + S x, and of the weights up to a common factor, at x and x + b.
+        self.log_alpha.sub_((2 * self.means @ b - moved @ b) / (2 * self.eps))
+        self.means.add_(b - moved)
+
     def covariances(self) -> Float[Tensor, "components features features"]:
         """The covariances eps S_k of the components of v."""
         s = self.eps * torch.exp(2 * self.log_scales)
