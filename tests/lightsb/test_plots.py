@@ -91,7 +91,7 @@ def test_plan_errors(ax):
     assert plot_plan_errors(errors, ax) is ax
     assert [patch.get_height() for patch in ax.patches] == [0.8, 0.5, 20.0]
     centres = [patch.get_x() + patch.get_width() / 2 for patch in ax.patches]
-    np.testing.assert_allclose(centres, [-0.2, 0.2, 1.2])
+    np.testing.assert_allclose(centres, [-0.2, 0.2, 1.0])
     # A plan has its colour whoever used it.
     assert ax.patches[1].get_facecolor() == ax.patches[2].get_facecolor()
     assert ax.patches[0].get_facecolor() != ax.patches[1].get_facecolor()

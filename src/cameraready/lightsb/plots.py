@@ -58,9 +58,9 @@ def plot_bridge(
         source, target, paths = ((points - centre) @ axes for points in (source, target, paths))
         names = ["first principal axis", "second principal axis"]
     for points, colour, label in ((source, "C0", "source"), (target, "C1", "target")):
-        ax.scatter(*points.T, s=6, color=colour, alpha=0.5, linewidths=0, label=label)
+        ax.scatter(*points.T, s=8, color=colour, alpha=0.3, linewidths=0, label=label)
     pieces = np.stack([paths[:, :-1], paths[:, 1:]], axis=2).reshape(-1, 2, 2)
-    lines = LineCollection(list(pieces), linewidths=0.9, alpha=0.8)
+    lines = LineCollection(list(pieces), linewidths=1.2)
     lines.set_array(np.tile((moments[:-1] + moments[1:]) / 2, len(paths)))
     ax.add_collection(lines)
     ax.autoscale_view()
@@ -129,9 +129,12 @@ def plot_plan_errors(errors: Mapping[str, Mapping[str, float]], ax: "Axes") -> "
     plans = list(dict.fromkeys(plan for row in errors.values() for plan in row))
     width = 0.8 / max(len(plans), 1)
     for j, plan in enumerate(plans):
-        rows = [i for i, row in enumerate(errors.values()) if plan in row]
-        heights = [row[plan] for row in errors.values() if plan in row]
-        places = np.array(rows) + (j - (len(plans) - 1) / 2) * width
+        places, heights = [], []
+        for i, row in enumerate(errors.values()):
+            own = [name for name in plans if name in row]  # a solver's bars stand around its name
+            if plan in row:
+                places.append(i + (own.index(plan) - (len(own) - 1) / 2) * width)
+                heights.append(row[plan])
         bars = ax.bar(places, heights, width, color=f"C{j % 7}", label=plan)
         ax.bar_label(bars, fmt="{:.2g}", fontsize="small", padding=1)
     ax.set_yscale("log")
