@@ -1,6 +1,7 @@
 """What a user passes in, checked, and given back in the same kind."""
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["check_points", "check_times", "check_weights", "in_chunks", "like_input"]
+__all__ = ["check_count", "check_points", "check_times", "check_weights", "in_chunks", "like_input"]
 
 
 # Chunks beyond this gain nothing: they leave the processor's cache, and memory has to be fetched.
@@ -73,6 +74,21 @@ def check_points(name: str, points: Any, dim: int | None = None) -> Float[Tensor
             f"{name} has NaN or infinity in row {row}: drop or impute such rows before"
         )
     return points
+
+
+def check_count(name: str, value: Any) -> int:
+    """A whole number of at least one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, not {value!r}")
+    return int(value)
 
 
 def check_weights(name: str, weights: Any, rows: int) -> Float[np.ndarray, " n"] | None:
