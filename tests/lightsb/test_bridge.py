@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
 
 from cameraready.lightsb.bridge import LightSB
 from cameraready.lightsb.training import Training
@@ -344,6 +345,31 @@ def test_scikit_learn(fitted):
         copy.transform(x0)
     assert fitted.n_features_in_ == 2
     assert LightSB(2, max_iter=5, random_state=0).fit_transform(x0, x1).shape == x0.shape
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_estimator_repr,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_set_params,
+        estimator_checks.check_valid_tag_types,
+    ],
+)
+def test_the_checks_of_scikit_learn_that_need_no_fit(check):
+    # The others fit with labels for X1, or none.
+    check("LightSB", LightSB())
+
+
+def test_fit_changes_no_parameter():
+    bridge = LightSB(2, max_iter=5, random_state=0)
+    before = bridge.get_params()
+    bridge.fit(*two_clusters(100))
+    assert bridge.get_params() == before
 
 
 def test_partial_fit():

@@ -64,8 +64,9 @@ def index_pairs(
     plan : str or callable
         "minibatch" pairs each row with one of the other side at the least total squared
         distance; "sinkhorn" draws j for each i from the entropic plan of the batch, whose
-        marginal over j is right in expectation, to Sinkhorn's tolerance; "independent" and "paired" leave the rows as
-        they were drawn. A callable plan(x0, x1, rng) returns the index arrays itself.
+        marginal over j is right in expectation, to Sinkhorn's tolerance; "independent" and
+        "paired" leave the rows as they were drawn. A callable plan(x0, x1, rng) returns the
+        index arrays itself.
     x0, x1 : arrays of shape (n, D)
         The batches.
     eps : float
