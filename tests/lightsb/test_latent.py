@@ -143,11 +143,14 @@ def test_benign_becomes_malignant():
     codes = space.transform(x).astype(np.float32)
     judge = LogisticRegression(max_iter=1000).fit(codes[test], malignant[test])
     benign = codes[test][malignant[test] == 0]
-    bridge = LightSB(5, eps=0.1, max_iter=500, random_state=0, device="cpu")
-    bridge.fit(codes[train][malignant[train] == 0], codes[train][malignant[train] == 1])
+    target = codes[train][malignant[train] == 1]
+    # Few rows: all are needed to train on.
+    settings = {"max_iter": 500, "validation_fraction": 0.0, "random_state": 0, "device": "cpu"}
+    bridge = LightSB(5, eps=0.1, **settings).fit(codes[train][malignant[train] == 0], target)
     arrived = bridge.transform(benign, 10)
     assert judge.predict(benign).mean() < 0.05
-    assert judge.predict(arrived.reshape(-1, 10)).mean() > 0.9
+    # As often as real ones, which the judge has not seen either.
+    assert judge.predict(arrived.reshape(-1, 10)).mean() > judge.predict(target).mean() - 0.05
     distance = np.linalg.norm(arrived - benign[:, None], axis=2).mean()
     shuffled = np.linalg.norm(arrived[::-1] - benign[:, None], axis=2).mean()
     assert distance < 0.9 * shuffled
