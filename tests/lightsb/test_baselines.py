@@ -19,7 +19,6 @@ from cameraready.lightsb.baselines import (
 from cameraready.lightsb.baselines.drift_network import (
     DriftNetwork,
     bridge_matching_loss,
-    euler_maruyama,
 )
 from cameraready.lightsb.metrics import gaussian_w2_squared
 from cameraready.lightsb.mixtures import make_eot_mixture
@@ -221,19 +220,6 @@ def test_sinkhorn_paths_are_brownian_bridges():
 def test_sinkhorn_says_when_it_has_not_converged():
     with pytest.warns(ConvergenceWarning, match="raise max_iter or eps"):
         SinkhornBridge(0.001, max_iter=2).fit(X0, X1)
-
-
-def test_euler_maruyama_of_an_ornstein_uhlenbeck_process():
-    generator = torch.Generator().manual_seed(0)
-    x0 = torch.ones(100_000, 1, dtype=torch.float64)
-    paths = euler_maruyama(lambda x, t: -x, x0, [0.0, 0.37, 1.0], 0.5, 100, generator)[..., 0]
-    assert torch.equal(paths[:, 0], x0[:, 0])
-    for k, t in ((1, 0.37), (2, 1.0)):
-        # The scheme's own moments at t: 37 and 100 steps of (1 - h).
-        decay = 0.99 ** round(100 * t)
-        variance = 0.5 * 0.01 * (1 - decay**2) / (1 - 0.99**2)
-        assert paths[:, k].mean().item() == pytest.approx(decay, abs=4 * (variance / 1e5) ** 0.5)
-        assert paths[:, k].var().item() == pytest.approx(variance, rel=4 * (2 / 1e5) ** 0.5)
 
 
 def test_the_loss_is_least_at_the_projection():

@@ -71,7 +71,7 @@ def energy_statistic(a, b):
 def test_euler_maruyama_agrees_with_exact_sampling(t):
     module, n = potential(), 6000
     x0 = torch.randn(n, 2, generator=generator())
-    sde = sde_paths(module, x0, torch.tensor([t]), 500, generator(1))[:, 0]
+    sde = sde_paths(module.drift, x0, [t], module.eps, 500, generator(1))[:, 0]
     other = torch.randn(n, 2, generator=generator(2))
     x1 = module.sample_conditional(other, 1, generator(3))[:, 0]
     distance, error = energy_statistic(sde, bridge_at(other, x1, t, module.eps, generator(4)))
@@ -80,7 +80,7 @@ def test_euler_maruyama_agrees_with_exact_sampling(t):
 
 def test_euler_maruyama_is_what_it_says():
     module, x0 = potential(), torch.zeros(4, 2)
-    paths = sde_paths(module, x0, torch.tensor([0.0, 0.5, 1.0]), 2, generator())
+    paths = sde_paths(module.drift, x0, [0.0, 0.5, 1.0], module.eps, 2, generator())
     noise = generator()
     x = x0
     assert torch.equal(paths[:, 0], x0)
@@ -88,6 +88,18 @@ def test_euler_maruyama_is_what_it_says():
         z = torch.randn(4, 2, generator=noise)
         x = x + 0.5 * module.drift(x, t).detach() + (0.5 * 0.5) ** 0.5 * z
         torch.testing.assert_close(paths[:, step + 1], x)
+
+
+def test_euler_maruyama_of_an_ornstein_uhlenbeck_process():
+    x0 = torch.ones(100_000, 1, dtype=torch.float64)
+    paths = sde_paths(lambda x, t: -x, x0, [0.0, 0.37, 1.0], 0.5, 100, generator())[..., 0]
+    assert torch.equal(paths[:, 0], x0[:, 0])
+    for k, t in ((1, 0.37), (2, 1.0)):
+        # The scheme's own moments at t: 37 and 100 steps of (1 - h).
+        decay = 0.99 ** round(100 * t)
+        variance = 0.5 * 0.01 * (1 - decay**2) / (1 - 0.99**2)
+        assert paths[:, k].mean().item() == pytest.approx(decay, abs=4 * (variance / 1e5) ** 0.5)
+        assert paths[:, k].var().item() == pytest.approx(variance, rel=4 * (2 / 1e5) ** 0.5)
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,9 @@ class FittedBridge(TransformerMixin, BaseEstimator):
         def draw(part: slice) -> Tensor:
             z = self.scaling_.into(points[part], self.module_.means)
             if method == "sde":
-                return self.scaling_.out(sde_paths(self.module_, z, grid, n_steps, generator))
+                module = self.module_
+                seen = sde_paths(module.drift, z, grid.tolist(), module.eps, n_steps, generator)
+                return self.scaling_.out(seen)
             end = self.scaling_.out(self.module_.sample_conditional(z, 1, generator)[:, 0])
             return bridge_paths(points[part].to(end), end, grid, self.eps_data_units_, generator)
 

@@ -1,12 +1,11 @@
 """Paths of the bridge: Brownian bridges between exact end points, and Euler-Maruyama."""
 
 import math
+from collections.abc import Callable, Iterable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-
-from cameraready.lightsb.potential import LightSBModule
 
 __all__ = ["METHODS", "bridge_at", "bridge_paths", "sde_paths"]
 
@@ -54,23 +53,39 @@ def bridge_paths(
 
 @torch.no_grad()
 def sde_paths(
-    module: LightSBModule,
+    drift: Callable[[Tensor, float], Tensor],
     x0: Float[Tensor, "batch features"],
-    times: Float[Tensor, " times"],
+    times: Iterable[float],
+    eps: float,
     n_steps: int,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "batch times features"]:
-    """Euler-Maruyama with the bridge's drift, in steps of at most 1 / n_steps, at given times."""
-    paths = x0.new_empty((x0.shape[0], len(times), x0.shape[1]))
-    x, t = x0, 0.0
-    for step, following in enumerate(times.tolist()):
+    """Paths of dX = drift dt + sqrt(eps) dW by Euler-Maruyama.
+
+    Parameters
+    ----------
+    drift : callable
+        Of points (batch, features) and a time.
+    x0 : Tensor of shape (batch, features)
+        Where they start at time 0.
+    times : iterable of float
+        When to look: increasing, from 0 to 1.
+    eps : float
+        Variance rate.
+    n_steps : int
+        Steps are of 1 / n_steps at most.
+    generator : torch.Generator, optional
+        For the noise.
+    """
+    x, t, seen = x0, 0.0, []
+    for following in times:
         # A little less, so that rounding does not add a step.
         pieces = math.ceil((following - t) * n_steps - 1e-6)
         dt = (following - t) / max(pieces, 1)
         for piece in range(pieces):
             noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-            drift = module.drift(x, t + piece * dt)
-            x = x.add(drift, alpha=dt).add_(noise, alpha=math.sqrt(module.eps * dt))
+            step = x.add(drift(x, t + piece * dt), alpha=dt)
+            x = step.add_(noise, alpha=math.sqrt(eps * dt))
         t = following
-        paths[:, step] = x
-    return paths
+        seen.append(x)
+    return torch.stack(seen, 1)

@@ -12,11 +12,11 @@ from cameraready.common.checks import check_choice
 from cameraready.lightsb.baselines.drift_network import (
     DriftNetwork,
     bridge_matching_loss,
-    euler_maruyama,
     train,
 )
 from cameraready.lightsb.baselines.path_sampler import PathSampler
 from cameraready.lightsb.plans import Plan, index_pairs
+from cameraready.lightsb.sampling import sde_paths
 
 __all__ = ["BridgeMatching"]
 
@@ -106,7 +106,7 @@ class BridgeMatching(PathSampler):
 
     @override
     def _paths(self, x0: Tensor, times: list[float], generator: torch.Generator) -> Tensor:
-        return euler_maruyama(self.network_, x0, times, self.eps, self.n_steps, generator)
+        return sde_paths(self.network_, x0, times, self.eps, self.n_steps, generator)
 
 
 def draw(points: Tensor, n: int, generator: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""A neural drift: the network, its training by regression, and paths along it."""
+"""A neural drift: the network, and its training by regression."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from cameraready.lightsb.sampling import bridge_at
 
-__all__ = ["DriftNetwork", "bridge_matching_loss", "euler_maruyama", "train", "uniform_times"]
+__all__ = ["DriftNetwork", "bridge_matching_loss", "train", "uniform_times"]
 
 
 class DriftNetwork(nn.Module):
@@ -55,9 +55,9 @@ class DriftNetwork(nn.Module):
 
     @override
     def forward(
-        self, x: Float[Tensor, "batch features"], t: Float[Tensor, " batch"]
+        self, x: Float[Tensor, "batch features"], t: float | Float[Tensor, " batch"]
     ) -> Float[Tensor, "batch features"]:
-        time = t[:, None]
+        time = torch.as_tensor(t, dtype=x.dtype, device=x.device).expand(len(x))[:, None]
         angle = math.pi * time
         features = [(x - self.shift) / self.scale, time, angle.cos(), angle.sin()]
         return self.scale * self.layers(torch.cat(features, 1))
@@ -147,42 +147,3 @@ def uniform_times(x: Tensor, generator: torch.Generator) -> Tensor:
     within = torch.rand(n, generator=generator, device=x.device, dtype=x.dtype)
     times = (torch.arange(n, device=x.device) + within) / n
     return times.clamp(1e-6, 1 - 1e-6)
-
-
-@torch.no_grad()
-def euler_maruyama(
-    drift: Callable[[Tensor, Tensor], Tensor],
-    x0: Float[Tensor, "batch features"],
-    times: Sequence[float],
-    eps: float,
-    n_steps: int,
-    generator: torch.Generator,
-) -> Float[Tensor, "batch times features"]:
-    """Paths of dX = drift dt + sqrt(eps) dW, at increasing times.
-
-    Parameters
-    ----------
-    drift
-        Of points and one time a point.
-    x0
-        Where they start at time 0.
-    times
-        When to look, from 0 to 1.
-    eps
-        Variance rate.
-    n_steps
-        The steps are of 1 / n_steps at most.
-    generator
-        For the noise.
-    """
-    x, t, path = x0, 0.0, []
-    for following in times:
-        pieces = math.ceil((following - t) * n_steps - 1e-6)  # rounding shall not add a step
-        h = (following - t) / max(pieces, 1)
-        for piece in range(pieces):
-            noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-            now = torch.full((x.shape[0],), t + piece * h, device=x.device, dtype=x.dtype)
-            x = x + h * drift(x, now) + math.sqrt(eps * h) * noise
-        t = following
-        path.append(x)
-    return torch.stack(path, 1)

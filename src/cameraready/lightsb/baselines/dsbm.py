@@ -11,10 +11,10 @@ from cameraready.lightsb.baselines.bridge_matching import draw
 from cameraready.lightsb.baselines.drift_network import (
     DriftNetwork,
     bridge_matching_loss,
-    euler_maruyama,
     train,
 )
 from cameraready.lightsb.baselines.path_sampler import PathSampler
+from cameraready.lightsb.sampling import sde_paths
 
 __all__ = ["DSBM"]
 
@@ -130,4 +130,4 @@ class DSBM(PathSampler):
     def _simulate(
         self, network: DriftNetwork, x: Tensor, times: list[float], generator: torch.Generator
     ) -> Tensor:
-        return euler_maruyama(network, x, times, self.eps, self.n_steps, generator)
+        return sde_paths(network, x, times, self.eps, self.n_steps, generator)

@@ -11,11 +11,11 @@ from cameraready.common.checks import check_choice
 from cameraready.lightsb.baselines.bridge_matching import draw
 from cameraready.lightsb.baselines.drift_network import (
     DriftNetwork,
-    euler_maruyama,
     train,
     uniform_times,
 )
 from cameraready.lightsb.baselines.path_sampler import PathSampler
+from cameraready.lightsb.sampling import sde_paths
 
 __all__ = ["SF2M"]
 
@@ -111,7 +111,7 @@ class SF2M(PathSampler):
 
     @override
     def _paths(self, x0: Tensor, times: list[float], generator: torch.Generator) -> Tensor:
-        def drift(x: Tensor, t: Tensor) -> Tensor:
+        def drift(x: Tensor, t: float) -> Tensor:
             return self.flow_(x, t) + self.score_(x, t)
 
-        return euler_maruyama(drift, x0, times, self.eps, self.n_steps, generator)
+        return sde_paths(drift, x0, times, self.eps, self.n_steps, generator)
