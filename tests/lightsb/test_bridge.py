@@ -441,7 +441,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path)
     resumed = LightSB(random_state=0, **settings).fit(x0, x1, checkpoint=path)
     assert resumed.loss_curve_ == whole.loss_curve_
     assert np.array_equal(resumed.transform(x0), whole.transform(x0))
-    with pytest.raises(ValueError, match="belongs to a fit of other data or settings"):
+    with pytest.raises(ValueError, match="other data or settings: delete it, or name another"):
         LightSB(random_state=0, **{**settings, "max_iter": 50}).fit(x0, x1, checkpoint=path)
     path.write_bytes(b"nothing")
     with pytest.raises(ValueError, match="cannot be read"):

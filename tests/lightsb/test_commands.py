@@ -169,7 +169,7 @@ def test_a_fit_goes_on_from_its_checkpoint(folder, call, monkeypatch):
     assert (code, err) == (0, "")
     code, _, err = call(*FIT, "--out", "part", "--resume", "--eps", 0.7)
     assert code == 2
-    assert "belongs to a fit of other data or settings" in err
+    assert "other data or settings: delete it, or name another" in err
 
 
 def test_resume_without_a_checkpoint_says_so(folder, call):

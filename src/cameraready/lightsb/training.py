@@ -385,7 +385,8 @@ def load_state(path: Path, fingerprint: str) -> dict[str, Any]:
         raise ValueError(f"checkpoint {path} cannot be read ({error}); delete it") from error
     if metadata.get("fingerprint") != fingerprint:
         raise ValueError(
-            f"checkpoint {path} belongs to a fit of other data or settings; name another file"
+            f"checkpoint {path} belongs to a fit of other data or settings: delete it, or name "
+            "another"
         )
     return {"tensors": tensors, "numbers": numbers}
 
