@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import ot
+import pandas as pd
 import pytest
 import torch
 from scipy.sparse import csr_matrix
@@ -600,9 +601,98 @@ def test_points_far_away_are_named(fitted):
         fitted.transform(X0 + 100)
 
 
-def test_a_column_of_text_and_a_table(fitted):
-    import pandas as pd
+def test_warnings_point_at_the_line_of_the_caller(fitted):
+    constant = np.column_stack([X0, np.full(50, 3.0)])
+    bridge = LightSB(2, max_iter=20, random_state=0)
+    calls = [
+        lambda: fitted.transform(X0 + 100),
+        lambda: clone(fitted).set_output(transform="pandas").fit(X0, X1).transform(X0 + 100),
+        lambda: make_pipeline(fitted).transform(X0 + 100),
+        lambda: bridge.fit(constant, constant),
+        lambda: bridge.fit_transform(constant, constant),
+        lambda: clone(bridge).partial_fit([(constant, constant)]),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match="standard deviations|constant") as caught:
+            call()
+        line = call.__code__.co_firstlineno
+        assert {(warning.filename, warning.lineno) for warning in caught} == {(__file__, line)}
 
+
+def test_the_kind_of_the_input_does_not_matter(fitted):
+    # Numbers that every kind holds.
+    whole = np.round(X0)
+    expected = fitted.transform(whole)
+    kinds = [whole.tolist(), whole.astype(int), whole.astype(np.float16), whole.astype(np.float32)]
+    for points in [*kinds, np.asfortranarray(whole), whole[::-1][::-1]]:
+        assert np.array_equal(fitted.transform(points), expected)
+    for dtype in (torch.float16, torch.bfloat16, torch.int64):
+        drawn = fitted.transform(torch.from_numpy(whole).to(dtype))
+        assert np.array_equal(drawn.numpy(), expected)
+    for dtype in (torch.float16, torch.int64):
+        small = torch.from_numpy(np.round(X1)).to(dtype)
+        model = LightSB(2, max_iter=5, random_state=0).fit(whole.astype(int), small)
+        assert np.isfinite(model.transform(whole)).all()
+    with pytest.raises(ValueError, match=r"with n > 0, not \(0, 2\)"):
+        fitted.transform(X0[:0])
+    with pytest.raises(ValueError, match=r"not \(2,\)\. Reshape your data"):
+        fitted.transform(X0[0])
+
+
+def test_tables_keep_their_names(tmp_path):
+    table0, table1 = (pd.DataFrame(x, columns=["a", "b"]) for x in (X0, X1))
+    table0.index = [f"cell{i}" for i in range(50)]
+    bridge = LightSB(2, max_iter=20, random_state=0).set_output(transform="pandas")
+    drawn = bridge.fit(table0, table1).transform(table0)
+    assert bridge.get_feature_names_out().tolist() == ["a", "b"]
+    assert drawn.columns.tolist() == ["a", "b"]
+    assert drawn.index.tolist() == table0.index.tolist()
+    plain = clone(bridge).set_output(transform="default").fit(X0, X1)
+    assert np.array_equal(drawn, plain.transform(X0))
+    assert plain.get_feature_names_out().tolist() == ["x0", "x1"]
+    assert isinstance(bridge.predict(table0), np.ndarray)
+    # The names go along, and arrays need none.
+    bridge.save(tmp_path / "model")
+    again = LightSB.load(tmp_path / "model")
+    assert again.get_feature_names_out().tolist() == ["a", "b"]
+    assert np.array_equal(again.transform(X0), drawn)
+    with pytest.raises(ValueError, match=r"X must have the columns of X0 in fit.*\['b', 'a'\]"):
+        again.transform(table0[["b", "a"]])
+    with pytest.raises(ValueError, match="X1 must have the columns of X0 in fit"):
+        bridge.fit(table0, table1[["b", "a"]])
+    with pytest.raises(ValueError, match="x1 must have the columns of X0 in fit"):
+        again.partial_fit([(table0, table1[["b", "a"]])])
+    assert not hasattr(bridge.fit(X0, table1), "feature_names_in_")
+
+
+def test_a_pipeline_transforms_the_source_only():
+    scaled = StandardScaler().fit_transform(X0)
+    settings = {"n_components": 2, "max_iter": 20, "random_state": 0}
+    pipe = make_pipeline(StandardScaler(), LightSB(**settings)).fit(X0, X1)
+    expected = LightSB(**settings).fit(scaled, X1).transform(scaled)
+    assert np.array_equal(pipe.transform(X0), expected)
+    assert pipe.get_feature_names_out().tolist() == ["x0", "x1"]
+
+
+def test_partial_fit_far_from_the_origin():
+    # Without a scale nothing but the estimator itself takes the distance away.
+    def fitted_at(origin):
+        rng = np.random.default_rng(0)
+
+        def loader():
+            for _ in range(150):
+                yield origin + rng.normal(size=(256, 1)), origin + 3 + rng.normal(size=(256, 1)) / 2
+
+        bridge = LightSB(1, 0.5, scale="none", objective="energy", dtype="float64", random_state=0)
+        return bridge.set_params(max_iter=300).partial_fit(loader()).partial_fit(loader())
+
+    near, far = fitted_at(0.0), fitted_at(1e3)
+    x = np.linspace(-2, 2, 5)[:, None]
+    np.testing.assert_allclose(far.predict(1e3 + x) - 1e3, near.predict(x), atol=1e-6)
+    assert abs(float(near.predict(np.zeros((1, 1)))[0, 0]) - 3) < 0.1
+
+
+def test_a_column_of_text_and_a_table(fitted):
     table = pd.DataFrame(X0, columns=["a", "b"])
     assert np.array_equal(fitted.transform(table), fitted.transform(X0))
     with pytest.raises(TypeError, match="X must hold numbers"):

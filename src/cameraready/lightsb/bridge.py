@@ -3,7 +3,6 @@
 import hashlib
 import json
 import sys
-import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from os import PathLike
@@ -13,11 +12,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 from typing_extensions import override
 
 from cameraready.common import check_choice, check_positive, resolve_device
+from cameraready.lightsb.caller_warning import warn_caller
 from cameraready.lightsb.fitted_bridge import FittedBridge
 from cameraready.lightsb.initialisation import (
     COVARIANCE_TYPES,
@@ -146,6 +146,14 @@ class LightSB(FittedBridge):
         The training source, to which `inverse_transform` goes back.
     n_features_in_ : int
         D.
+    feature_names_in_ : array of str
+        Names of X0's columns, if it was a table.
+
+    Notes
+    -----
+    In a scikit-learn pipeline the steps before see X0 only: after a `StandardScaler` the bridge
+    leads from scaled rows of X0 to rows of X1 as they are. Where both sides are to be transformed,
+    do so before; for units alone, `scale="global"` does it here.
 
     References
     ----------
@@ -251,6 +259,24 @@ class LightSB(FittedBridge):
         RuntimeError
             If the loss stops being finite; the estimator then holds the last finite state.
         """
+        self._fit(X0, X1, sample_weight0, sample_weight1, callback, checkpoint)
+        if self.stopped_ == "interrupted":
+            warn_caller(
+                f"training was interrupted after {self.n_iter_} of {self.max_iter} steps; the "
+                "model can be used"
+            )
+        return self
+
+    def _fit(
+        self,
+        X0: Any,  # noqa: N803
+        X1: Any,  # noqa: N803
+        sample_weight0: Any = None,
+        sample_weight1: Any = None,
+        callback: Callable[[TrainingProgress], Any] | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
+        """As `fit`, but only `stopped_` tells that training was interrupted."""
         self._check_settings()
         self.__dict__.pop("_training", None)
         source = check_points("X0", X0)
@@ -274,6 +300,8 @@ class LightSB(FittedBridge):
                 "sample_weight1 has no meaning with plan='paired': pairs are weighted by "
                 "sample_weight0"
             )
+        validate_data(self, X0, skip_check_array=True)  # for the names of the features
+        self._check_names(X1, "X1")
         rng, generator = self._generators(self.random_state, self._device())
         kept, held = self._split(len(source), len(target), rng)
         self._scale(source, target, weights)
@@ -321,12 +349,6 @@ class LightSB(FittedBridge):
         finally:
             self.module_.translate(origin)
             self._finish(training, x0, weights[0])
-        if self.stopped_ == "interrupted":
-            warnings.warn(
-                f"training was interrupted after {self.n_iter_} of {self.max_iter} steps; the "
-                "model can be used",
-                stacklevel=2,
-            )
         return self
 
     def partial_fit(self, loader: Iterable[tuple[Any, Any]]) -> Self:
@@ -356,8 +378,13 @@ class LightSB(FittedBridge):
             self._scale(source, target, (None, None))
             like = torch.empty(0, dtype=_DTYPES[self.dtype], device=self._device())
             x0, x1 = self.scaling_.into(source, like), self.scaling_.into(target, like)
-            self._start(x0, x1, None, None, rng)
+            # As in fit: about the source's mean.
+            origin = x0.mean(0)
+            self._start(x0 - origin, x1 - origin, None, None, rng)
             batches = (batch for part in (first, batches) for batch in part)
+        else:
+            origin = torch.as_tensor(self._source_spread[0]).to(self.module_.means)
+            self.module_.translate(-origin)
         self.source_ = self.source_weights_ = None
         training = getattr(self, "_training", None)
         if training is None:
@@ -372,8 +399,8 @@ class LightSB(FittedBridge):
             with training.threads():
                 for source, target in batches:
                     source, target = self._batch(source, target)
-                    x0 = self.scaling_.into(source, self.module_.means)
-                    x1 = self.scaling_.into(target, self.module_.means)
+                    x0 = self.scaling_.into(source, self.module_.means) - origin
+                    x1 = self.scaling_.into(target, self.module_.means) - origin
                     lr = max(training.lr, 0.01 * training.settings.lr)
                     training.step(*pair(self.plan, x0, x1, self.module_.eps, training.rng), lr=lr)
                     if training.iteration % training.check_every == 0:
@@ -381,9 +408,10 @@ class LightSB(FittedBridge):
                         snapshot = training.state()
             training.check(snapshot)
         finally:
+            self.module_.translate(origin)
             self.stopped_ = "finished"
             if x0 is not None:
-                self._finish(training, x0, None)
+                self._finish(training, x0 + origin, None)
         return self
 
     @property
@@ -425,12 +453,14 @@ class LightSB(FittedBridge):
             tensors["source"] = self.source_
         if self.source_weights_ is not None:
             tensors["source_weights"] = torch.from_numpy(self.source_weights_)
+        names = getattr(self, "feature_names_in_", None)
         learned = {
             "scale": self.scaling_.scale,
             "n_iter": self.n_iter_,
             "n_active": self.n_active_,
             "stopped": self.stopped_,
             "eps": self.module_.eps,
+            "feature_names": None if names is None else list(names),
         }
         write_model(path, "LightSB", {"params": params, "learned": learned}, tensors)
 
@@ -462,6 +492,8 @@ class LightSB(FittedBridge):
             bridge.loss_curve_ = tensors["loss_curve"].tolist()
             bridge.energy_curve_ = tensors["energy_curve"].tolist()
             bridge._source_spread = tensors["source_spread"].numpy()
+            if learned["feature_names"] is not None:
+                bridge.feature_names_in_ = np.array(learned["feature_names"], dtype=object)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} holds no LightSB that can be read ({error})") from error
         bridge.eps_data_units_ = bridge.module_.eps * bridge.scaling_.scale**2
@@ -557,7 +589,7 @@ class LightSB(FittedBridge):
         self.n_features_in_ = source.shape[1]
         self.eps_data_units_ = float(self.eps) * self.scaling_.scale**2
         if constant:
-            warnings.warn(f"columns {constant} are constant in both X0 and X1", stacklevel=3)
+            warn_caller(f"columns {constant} are constant in both X0 and X1")
 
     def _start(
         self,
@@ -593,11 +625,10 @@ class LightSB(FittedBridge):
             s = float(module.log_scales.detach().mul(2).exp().min())
             least = _NARROW * float(np.median(nearest_squares(some))) / dim / s
             if self.eps < least:
-                warnings.warn(
+                warn_caller(
                     f"eps={self.eps:g} is small against the distances between neighbouring rows of "
                     f"X1, so that the fit may follow single rows; take eps >= {least:.2g} (in "
-                    "scaled units), or more rows",
-                    stacklevel=3,
+                    "scaled units), or more rows"
                 )
 
     def _finish(self, training: Training, x0: Tensor, weights: np.ndarray | None) -> None:
@@ -670,6 +701,8 @@ class LightSB(FittedBridge):
     def _batch(self, x0: Any, x1: Any) -> tuple[Tensor, Tensor]:
         dim = getattr(self, "n_features_in_", None)
         source, target = check_points("x0", x0, dim), check_points("x1", x1, dim)
+        self._check_names(x0, "x0")
+        self._check_names(x1, "x1")
         if source.shape != target.shape:
             raise ValueError(
                 "loader must give batches of the same shape for both sides, not "

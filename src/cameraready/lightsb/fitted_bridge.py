@@ -1,7 +1,6 @@
 """What a fitted bridge answers: samples, moments, densities, paths, drifts, ancestors."""
 
 import math
-import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -9,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from cameraready.common import check_choice
+from cameraready.lightsb.caller_warning import warn_caller
 from cameraready.lightsb.points import (
     check_count,
     check_points,
@@ -31,11 +31,13 @@ __all__ = ["FittedBridge"]
 _FAR = 6.0
 
 
-class FittedBridge(TransformerMixin, BaseEstimator):
+class FittedBridge(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """The part of `LightSB` that needs only a potential, a scaling and a source.
 
     All methods take arrays or tensors in data units, and give back the same kind. They go through
-    the rows in chunks of at most `max_memory` megabytes.
+    the rows in chunks of at most `max_memory` megabytes. Tables must have the columns of the fit,
+    in their order; arrays come back, from `transform` a table after
+    ``set_output(transform="pandas")``.
     """
 
     module_: LightSBModule
@@ -44,6 +46,7 @@ class FittedBridge(TransformerMixin, BaseEstimator):
     source_: Tensor | None
     source_weights_: Float[np.ndarray, " n"] | None
     n_features_in_: int
+    feature_names_in_: np.ndarray
     max_memory: float
     random_state: Any
     _source_spread: np.ndarray
@@ -364,7 +367,17 @@ class FittedBridge(TransformerMixin, BaseEstimator):
 
     def _points(self, points: Any, name: str = "X") -> Tensor:
         check_is_fitted(self)
+        self._check_names(points, name)
         return check_points(name, points, self.n_features_in_)
+
+    def _check_names(self, points: Any, name: str) -> None:
+        """A table's columns must be those of the fit, where that had names too."""
+        names, columns = getattr(self, "feature_names_in_", None), getattr(points, "columns", None)
+        if names is not None and columns is not None and list(columns) != list(names):
+            raise ValueError(
+                f"{name} must have the columns of X0 in fit, in their order: {list(names)}, not "
+                f"{list(columns)}"
+            )
 
     def _time(self, t: Any, rows: int) -> Tensor:
         time = torch.as_tensor(t, dtype=self.module_.means.dtype, device=self._device_of_module())
@@ -458,10 +471,9 @@ class FittedBridge(TransformerMixin, BaseEstimator):
         least, most = (f(points, 0).to("cpu", torch.float64) for f in (torch.amin, torch.amax))
         slack = 1e-6 * z.scale
         if bool((least < low - slack).any()) or bool((most > high + slack).any()):
-            warnings.warn(
+            warn_caller(
                 "X0 has rows more than 6 standard deviations from the training source, where the "
-                "plan is an extrapolation",
-                stacklevel=3,
+                "plan is an extrapolation"
             )
 
 
