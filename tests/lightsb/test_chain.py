@@ -112,6 +112,50 @@ def test_it_goes_on_from_checkpoints(tmp_path):
     assert np.array_equal(again.sample_at(x, 3.0), whole.sample_at(x, 3.0))
 
 
+def interrupt_in(stopped):
+    """A callback that is Ctrl-C at the first check of an interval from step 30."""
+
+    def callback(interval, progress):
+        if interval == stopped and progress.iteration >= 30:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def test_ctrl_c_ends_the_fit_and_it_goes_on_from_there(tmp_path):
+    data, settings = snapshots(200), {**SETTINGS, "max_iter": 60}
+    whole = ChainedLightSB(TIMES, 0.1, **settings).fit(data)
+    chain = ChainedLightSB(TIMES, 0.1, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        chain.fit(data, callback=interrupt_in(0), checkpoint=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["interval-0.safetensors"]
+    with pytest.raises(NotFittedError):
+        chain.sample_at(data[0], 1.0)
+    seen = []
+    chain.fit(data, callback=lambda *given: seen.append(given), checkpoint=tmp_path)
+    assert (seen[0][0], seen[0][1].iteration) == (0, 31)
+    assert np.array_equal(chain.sample_at(data[0], 3.0), whole.sample_at(data[0], 3.0))
+
+
+def test_ctrl_c_in_the_last_interval_leaves_a_chain():
+    data = snapshots(200)
+    chain = ChainedLightSB(TIMES, 0.1, **{**SETTINGS, "max_iter": 60})
+    with pytest.warns(UserWarning, match="last interval after 30 of 60 steps") as caught:
+        chain.fit(data, callback=interrupt_in(1))
+    assert [warning.filename for warning in caught] == [__file__]
+    assert [bridge.stopped_ for bridge in chain.bridges_] == ["finished", "interrupted"]
+    assert chain.sample_at(data[0], 3.0).shape == (200, 2)
+
+
+def test_an_interrupted_fit_leaves_the_last_one():
+    again = ChainedLightSB(TIMES, 0.1, **SETTINGS).fit(snapshots(50))
+    x = snapshots(5)[0]
+    before = again.sample_at(x, 3.0)
+    with pytest.raises(KeyboardInterrupt):
+        again.fit([7 * points for points in snapshots(50)], callback=interrupt_in(0))
+    assert np.array_equal(again.sample_at(x, 3.0), before)
+
+
 def test_bad_arguments(chain):
     data = snapshots(50)
     with pytest.raises(ValueError, match="times must increase"):

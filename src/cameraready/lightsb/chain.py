@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cameraready.common import check_positive
 from cameraready.lightsb.bridge import LightSB
+from cameraready.lightsb.caller_warning import warn_caller
 from cameraready.lightsb.persistence import read_model, write_model
 from cameraready.lightsb.points import check_points, check_weights, like_input
 from cameraready.lightsb.sampling import METHODS
@@ -87,6 +88,9 @@ class ChainedLightSB:
     ) -> Self:
         """Fit a bridge to each interval.
 
+        Ctrl-C in the last interval ends training with a warning and leaves a chain that can be
+        used, as in `LightSB.fit`; before, it ends the fit, which goes on from a checkpoint.
+
         Parameters
         ----------
         snapshots : sequence of arrays of shape (n_i, D)
@@ -100,6 +104,8 @@ class ChainedLightSB:
 
         Raises
         ------
+        KeyboardInterrupt
+            If it was interrupted before all intervals were fitted. The chain is then as before.
         ValueError
             If there is not one snapshot for each time, or one is wrong.
         """
@@ -125,11 +131,10 @@ class ChainedLightSB:
             float(len(x)) if w is None else float(np.sum(np.asarray(w, dtype=float)))
             for w, x in zip(weights, points, strict=True)
         ]
-        self.n_features_in_ = points[0].shape[1]
-        self.scale_ = 1.0
+        scale = 1.0
         if self.settings.get("scale", "global") == "global":
-            self.scale_ = _pooled_spread(points, shares)
-        scaled = [x.double() / self.scale_ for x in points]
+            scale = _pooled_spread(points, shares)
+        scaled = [x.double() / scale for x in points]
         folder = None if checkpoint is None else Path(checkpoint)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -139,16 +144,24 @@ class ChainedLightSB:
             def report(progress: TrainingProgress, interval: int = i) -> Any:
                 return callback(interval, progress) if callback is not None else None
 
-            bridges.append(
-                bridge.fit(
-                    scaled[i],
-                    scaled[i + 1],
-                    sample_weight0=shares[i],
-                    sample_weight1=shares[i + 1],
-                    callback=report,
-                    checkpoint=None if folder is None else folder / f"interval-{i}.safetensors",
-                )
+            bridge._fit(
+                scaled[i],
+                scaled[i + 1],
+                shares[i],
+                shares[i + 1],
+                callback=report,
+                checkpoint=None if folder is None else folder / f"interval-{i}.safetensors",
             )
+            bridges.append(bridge)
+            if bridge.stopped_ == "interrupted" and len(bridges) < len(self.times) - 1:
+                raise KeyboardInterrupt
+        if bridges[-1].stopped_ == "interrupted":
+            warn_caller(
+                f"training was interrupted in the last interval after {bridges[-1].n_iter_} of "
+                f"{bridges[-1].max_iter} steps; the chain can be used"
+            )
+        self.n_features_in_ = points[0].shape[1]
+        self.scale_ = scale
         self.bridges_ = bridges
         self.mass_ratios_ = [after / before for before, after in pairwise(masses)]
         return self
