@@ -9,6 +9,7 @@ import torch
 
 from cameraready.datasets import hsmm
 from cameraready.lightsb import LightSBModule, ann
+from cameraready.lightsb.anndata_files import write_anndata
 
 FAST = {"n_components": 4, "max_iter": 300, "random_state": 0, "device": "cpu"}
 
@@ -149,6 +150,63 @@ def test_every_kind_of_potential_goes_through_a_file(tmp_path, covariance_type):
     restored = ann.fitted_chain(anndata.read_h5ad(tmp_path / "cells.h5ad"), "cpu")
     points = adata.obsm["X_pca"]
     np.testing.assert_array_equal(restored.drift(points, 2.0), chain.drift(points, 2.0))
+
+
+def test_what_comes_of_a_file_can_be_written(muscle, tmp_path):
+    # As it is read, text is of pandas 3's type, which anndata 0.12 does not write.
+    muscle.obs["kind"] = pd.Categorical(np.where(np.arange(muscle.n_obs) % 2, "odd", "even"))
+    write_anndata(tmp_path / "cells.h5ad", muscle)
+    adata = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    ann.fit_trajectories(adata, "hours", **{**FAST, "max_iter": 10})
+    made = {"drawn": ann.interpolate(adata, 36.0, genes=True, seed=0)}
+    made |= {str(i): coupling for i, coupling in enumerate(ann.to_couplings(adata).values())}
+    for name, one in made.items():
+        one.write_h5ad(tmp_path / f"{name}.h5ad")
+        again = anndata.read_h5ad(tmp_path / f"{name}.h5ad")
+        np.testing.assert_array_equal(again.X, one.X)
+        for side in ("obs", "var"):
+            pd.testing.assert_frame_equal(
+                *(getattr(x, side) for x in (again, one)),
+                check_dtype=False,
+                check_categorical=False,
+                check_index_type=False,
+            )
+
+
+def test_what_is_added_to_cells_can_be_written(tmp_path):
+    adata, _ = branching(60)
+    adata.obs["mass"] = 1.0
+    adata.obs["branch"] = adata.obs["branch"].astype(object)
+    ann.fit_trajectories(adata, "day", weight_key="mass", **{**FAST, "max_iter": 10})
+    table = ann.fate(adata, "branch")
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    for name in table:
+        np.testing.assert_array_equal(again.obs[f"lightsb_fate_{name}"], table[name])
+    np.testing.assert_array_equal(again.obsm["lightsb_velocity"], adata.obsm["lightsb_velocity"])
+    assert ann.fitted_chain(again, "cpu").sigma2 == ann.fitted_chain(adata, "cpu").sigma2
+
+
+def test_ctrl_c_leaves_the_cells_and_the_fit_goes_on(tmp_path):
+    adata, _ = branching(60)
+    settings = {**FAST, "n_components": 2, "max_iter": 20}
+
+    def interrupt(interval, progress):
+        if progress.iteration == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ann.fit_trajectories(adata, "day", callback=interrupt, checkpoint=tmp_path, **settings)
+    assert "lightsb" not in adata.uns
+    assert "lightsb_velocity" not in adata.obsm
+    seen = []
+    ann.fit_trajectories(
+        adata, "day", callback=lambda *given: seen.append(given), checkpoint=tmp_path, **settings
+    )
+    assert (seen[0][0], seen[0][1].iteration) == (0, 11)
+    resumed = adata.obsm["lightsb_velocity"].copy()
+    ann.fit_trajectories(adata, "day", **settings)
+    np.testing.assert_array_equal(adata.obsm["lightsb_velocity"], resumed)
 
 
 def test_fates_that_are_known(fitted):

@@ -22,7 +22,8 @@ come from, and how they move.
 ['left', 'right']
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,12 @@ from anndata import AnnData
 from jaxtyping import Float
 
 from cameraready.common import check_positive
+from cameraready.lightsb.anndata_files import plain_text
 from cameraready.lightsb.chain import ChainedLightSB
 from cameraready.lightsb.chain_arrays import chain_arrays, chain_from_arrays
 from cameraready.lightsb.observed_plan import ObservedPlan
 from cameraready.lightsb.points import check_points, check_weights
+from cameraready.lightsb.training import TrainingProgress
 
 __all__ = [
     "ancestors",
@@ -61,6 +64,8 @@ def fit_trajectories(
     *,
     sigma2: float | None = None,
     weight_key: str | None = None,
+    callback: Callable[[int, TrainingProgress], Any] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     **settings: Any,
 ) -> ChainedLightSB:
     """Fit a chain of bridges through the snapshots of a time course.
@@ -84,6 +89,10 @@ def fit_trajectories(
     weight_key : str, optional
         Column with how many cells each cell stands for, at its own time. The totals' ratios are
         kept, as the growth of the whole; that some cells divide more than others is not modelled.
+    callback : callable, optional
+        callback(interval, progress), as in `ChainedLightSB.fit`.
+    checkpoint : path, optional
+        A folder for the states of training; the fit goes on from what is there.
     **settings
         Settings of the bridges; see `LightSB`. `random_state` must be a whole number or None, and
         `plan` a name.
@@ -101,6 +110,8 @@ def fit_trajectories(
         If the times are not numbers, or the basis is sparse.
     ValueError
         If there is one time only, a time is missing, or a coordinate is not finite.
+    KeyboardInterrupt
+        If it was interrupted before all intervals were fitted; `adata` is then as before.
     """
     times = _times(adata, time_key)
     moments = np.unique(times)
@@ -123,6 +134,8 @@ def fit_trajectories(
     chain.fit(
         [points[mask] for mask in cells],
         None if weights is None else [weights[mask] for mask in cells],
+        callback=callback,
+        checkpoint=checkpoint,
     )
     velocity = np.empty_like(points)
     for moment, mask in zip(moments.tolist(), cells, strict=True):
@@ -404,7 +417,7 @@ def to_couplings(adata: AnnData) -> dict[tuple[Any, Any], AnnData]:
         share = np.ones(int(masks[0].sum())) if weights is None else weights[masks[0]]
         matrix = _plan(chain, i, *snapshots).transitions() * (share / share.sum())[:, None]
         source, target = (column[mask].iloc[0] for mask in masks)
-        obs, var = (table[mask].copy() for mask in masks)
+        obs, var = (plain_text(table[mask]) for mask in masks)
         couplings[source, target] = AnnData(matrix.astype(np.float32), obs=obs, var=var)
     return couplings
 
@@ -553,4 +566,4 @@ def _reconstruct(
     mean = (total / adata.n_obs)[used]
     # The scores' own mean is not zero where cells were taken out after the principal components.
     expression = (drawn - points.mean(axis=0)) @ loadings[used].T + mean
-    return expression.astype(drawn.dtype), _table(adata.var)[used].copy()
+    return expression.astype(drawn.dtype), plain_text(_table(adata.var)[used])

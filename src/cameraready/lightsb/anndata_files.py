@@ -8,7 +8,7 @@ from anndata import AnnData
 
 from cameraready.lightsb.point_files import readable, write_atomically
 
-__all__ = ["read_anndata", "write_anndata"]
+__all__ = ["plain_text", "read_anndata", "write_anndata"]
 
 
 def read_anndata(path: Path) -> AnnData:
@@ -29,14 +29,14 @@ def read_anndata(path: Path) -> AnnData:
 
 def write_anndata(path: Path, adata: AnnData) -> None:
     """Write an .h5ad, whole or not at all; text in obs and var becomes plain objects."""
-    # anndata 0.12 cannot write what pandas 3 makes of text.
-    adata.obs, adata.var = _plain_text(adata.obs), _plain_text(adata.var)
+    adata.obs, adata.var = plain_text(adata.obs), plain_text(adata.var)
     with write_atomically(path) as temporary:
         adata.write_h5ad(temporary)
 
 
-def _plain_text(table: object) -> pd.DataFrame:
-    made = pd.DataFrame(table)
+def plain_text(table: object) -> pd.DataFrame:
+    """A copy of obs or var that anndata 0.12 can write: text, pandas 3's type, as objects."""
+    made = pd.DataFrame(table).copy()
     for name, column in made.items():
         if isinstance(column.dtype, pd.CategoricalDtype):
             made[name] = column.cat.rename_categories(_plain_index(column.cat.categories))
