@@ -466,6 +466,54 @@ def test_a_time_course_from_file_to_file(folder, call):
     assert set(drawn.obs["source_cell"]) <= {f"cell{i}" for i in range(60)}
 
 
+def test_a_time_course_goes_on_from_its_checkpoint(folder, call, monkeypatch):
+    given = ("trajectories", "cells.h5ad", "--time-key", "day", *FAST)
+    assert call(*given, "--out", "whole.h5ad")[0] == 0
+    shown, runs = LightSB._progress, []
+
+    def interrupted(self, callback):
+        runs.append(self)
+
+        def stop(progress):
+            if progress.iteration == 20 and len(runs) == stopped_at:
+                raise KeyboardInterrupt
+
+        return shown(self, stop)
+
+    # As Ctrl-C in the second of two intervals, and before that in the first.
+    monkeypatch.setattr(LightSB, "_progress", interrupted)
+    stopped_at = 1
+    code, out, err = call(*given, "--out", "t.h5ad")
+    assert (code, out) == (130, None)
+    assert err == "interrupted: t.h5ad is not written; --resume goes on from here\n"
+    assert not Path("t.h5ad").exists()
+    states = Path("t.h5ad.checkpoint")
+    assert [path.name for path in states.iterdir()] == ["interval-0.safetensors"]
+    runs.clear()
+    stopped_at = 2
+    code, out, err = call(*given, "--out", "t.h5ad", "--resume")
+    assert (code, out["status"][1]) == (130, "interrupted")
+    assert err.startswith("going on from t.h5ad.checkpoint\nnote: training was interrupted in the")
+    assert "lightsb" in anndata.read_h5ad("t.h5ad").uns
+    # With other settings it cannot go on; what else is in the folder stays there.
+    code, _, err = call(*given, "--out", "t.h5ad", "--resume", "--sigma2", 9)
+    assert code == 2
+    assert "other data or settings: delete it" in err
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert call(*given, "--out", "t.h5ad", "--resume")[0] == 0
+    assert not states.exists()
+    whole, resumed = (anndata.read_h5ad(name) for name in ("whole.h5ad", "t.h5ad"))
+    np.testing.assert_array_equal(resumed.obsm["lightsb_velocity"], whole.obsm["lightsb_velocity"])
+    states.mkdir()
+    (states / "mine.txt").touch()
+    (states / "interval-0.safetensors").write_text("old")
+    assert call(*given, "--out", "t.h5ad")[0] == 0
+    assert [path.name for path in states.iterdir()] == ["mine.txt"]
+    states = Path("n.h5ad.checkpoint")
+    assert "starting at the beginning" in call(*given, "--out", "n.h5ad", "--resume")[2]
+
+
 def test_a_snapshot_is_left_out_and_compared(folder, call):
     code, out, err = call(
         "interpolate", "--h5ad", "cells.h5ad", "--time-key", "day", "--at", 2, "--compare-with",

@@ -378,6 +378,7 @@ def trajectories(
     sigma2: float | None = None,
     fate_by: str | None = None,
     weights: str | None = None,
+    resume: Switch = False,
     model: Model | None = None,
     training: Training | None = None,
 ) -> int:
@@ -385,7 +386,8 @@ def trajectories(
 
     The file that is written has all that was in the first, the bridges in uns["lightsb"] (for
     interpolate), the velocity of each cell in obsm["lightsb_velocity"] and, with --fate-by, the
-    probabilities of where each cell will be at the last time in obs["lightsb_fate_…"].
+    probabilities of where each cell will be at the last time in obs["lightsb_fate_…"]. Ctrl-C
+    before all intervals are fitted writes no file; --resume goes on from there.
 
     For example: cameraready lightsb trajectories cells.h5ad --time-key day --fate-by type
     --out with_fates.h5ad
@@ -408,6 +410,9 @@ def trajectories(
         Column of obs with groups, such as cell types, that count at the last time.
     weights
         Column of obs with how many cells each stands for.
+    resume
+        Go on from the last checkpoints, in a folder beside --out (its name and .checkpoint) that
+        is removed when all is done. Data and settings must be the same.
     """
     from cameraready.lightsb import ann
     from cameraready.lightsb.anndata_files import read_anndata, write_anndata
@@ -415,12 +420,33 @@ def trajectories(
     check_output(out, "--out", (".h5ad",), h5ad)
     settings = {**(model or Model()).settings(), **(training or Training()).settings()}
     adata = read_anndata(h5ad)
-    with notes(), _naming(h5ad):
-        chain = ann.fit_trajectories(
-            adata, time_key, basis, sigma2=sigma2, weight_key=weights, verbose=1, **settings
-        )
-        table = None if fate_by is None else ann.fate(adata, fate_by)
+    if fate_by is not None and fate_by not in adata.obs:
+        raise ValueError(f"{h5ad}: obs has no column {fate_by!r}; it has {list(adata.obs.columns)}")
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    try:
+        with notes(), _naming(h5ad):
+            _start_chain_from(checkpoint, resume)
+            chain = ann.fit_trajectories(
+                adata,
+                time_key,
+                basis,
+                sigma2=sigma2,
+                weight_key=weights,
+                checkpoint=checkpoint,
+                verbose=1,
+                **settings,
+            )
+            table = None if fate_by is None else ann.fate(adata, fate_by)
+    except KeyboardInterrupt:
+        note(f"interrupted: {out} is not written; --resume goes on from here")
+        return INTERRUPTED
+    finally:
+        if checkpoint.is_dir() and not any(checkpoint.iterdir()):
+            checkpoint.rmdir()
     write_anndata(out, adata)
+    code = _code(chain)
+    if code == 0:
+        _remove_states(checkpoint)
     shown: dict[str, Any] = {
         "status": [bridge.stopped_ for bridge in chain.bridges_],
         "times": chain.times,
@@ -431,7 +457,7 @@ def trajectories(
         cells = np.asarray(adata.obs[time_key], dtype=float) == chain.times[0]
         shown["mean_fate_of_the_first_cells"] = table[cells].mean().to_dict()
     show(shown | {"out": str(out)})
-    return _code(chain)
+    return code
 
 
 @app.command
@@ -719,6 +745,25 @@ def _start_from(checkpoint: Path, resume: bool) -> None:
         note(f"going on from {checkpoint}")
     else:
         note(f"there is no {checkpoint}: starting at the beginning")
+
+
+def _start_chain_from(checkpoint: Path, resume: bool) -> None:
+    if not resume:
+        _remove_states(checkpoint)
+    elif checkpoint.is_dir():
+        note(f"going on from {checkpoint}")
+    else:
+        note(f"there is no {checkpoint}: starting at the beginning")
+
+
+def _remove_states(checkpoint: Path) -> None:
+    """Remove a folder of states of training, but nothing else that may be in it."""
+    if not checkpoint.is_dir():
+        return
+    for path in checkpoint.glob("interval-*.safetensors"):
+        path.unlink()
+    if not any(checkpoint.iterdir()):
+        checkpoint.rmdir()
 
 
 def _code(chain: "ChainedLightSB") -> int:
