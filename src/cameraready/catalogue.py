@@ -108,6 +108,19 @@ SYSTEMS: tuple[System, ...] = (
         commands="cameraready.minmax.commands:app",
         experiment="cameraready.minmax.claims:experiment",
     ),
+    System(
+        slug="lightsb",
+        name="Light and optimal Schrödinger bridge matching",
+        line="the most likely random paths between two samples, fitted in seconds, for points, "
+        "images and cells",
+        paper="Gushchin, Kholkin, Burnaev, Korotin, Light and Optimal Schrödinger Bridge Matching, "
+        "ICML 2024",
+        extra="lightsb",
+        modules=("torch", "sklearn", "ot", "safetensors", "pandas", "pyarrow", "anndata"),
+        claims_modules=("torchcfm", "rdata"),
+        commands="cameraready.lightsb.commands:app",
+        experiment="cameraready.lightsb.claims:experiment",
+    ),
 )
 
 

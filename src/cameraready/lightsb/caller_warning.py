@@ -1,0 +1,17 @@
+"""Warnings that point at the user's own line."""
+
+import sys
+import warnings
+
+__all__ = ["warn_caller"]
+
+# scikit-learn calls back: its wrappers, pipelines and searches stand between.
+_BETWEEN = ("cameraready.lightsb.", "sklearn.")
+
+
+def warn_caller(message: str) -> None:
+    """Warn at the nearest line that is neither in this system nor in scikit-learn."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(_BETWEEN):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
