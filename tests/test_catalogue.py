@@ -59,3 +59,19 @@ def test_what_is_missing_comes_with_the_pip_command(monkeypatch):
     )
     monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
     assert "cameraready[change-detection,claims]" in system.how_to_install(claims=True)
+
+
+def test_what_is_installed_without_dependencies_is_named_to_pip_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system = catalogue.find_system("lightsb")
+    monkeypatch.setattr(catalogue, "find_spec", lambda name: name != "torchcfm" or None)
+    assert system.how_to_install(claims=True) == (
+        "the claims of lightsb need torchcfm, not installed here: "
+        "pip install --no-deps torchcfm torchdyn"
+    )
+    pinned = (Path(__file__).parents[1] / "without-dependencies.txt").read_text(encoding="utf-8")
+    for row in catalogue.SYSTEMS:
+        assert set(row.alone) <= set(row.claims_modules)
+        for package in " ".join(row.alone.values()).split():
+            assert f"\n{package}==" in pinned

@@ -3,8 +3,8 @@
 A row comes with its system. Nothing here imports a system; the rows carry import paths as text.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 __all__ = ["SYSTEMS", "System", "find_system"]
@@ -34,6 +34,9 @@ class System:
         Import path of the cyclopts app with the system's verbs.
     experiment
         Import path of the claims experiment.
+    alone
+        Modules among those of the claims that are installed without their dependencies, each with
+        the packages to name to pip; `without-dependencies.txt` pins them.
     """
 
     slug: str
@@ -45,6 +48,7 @@ class System:
     claims_modules: tuple[str, ...]
     commands: str
     experiment: str
+    alone: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> str:
@@ -73,14 +77,15 @@ class System:
         missing = self.missing_modules(claims=claims)
         if not missing:
             return ""
+        alone = [self.alone[module] for module in missing if module in self.alone]
         extras = [self.extra] if any(module in self.modules for module in missing) else []
-        if any(module in self.claims_modules for module in missing):
+        if any(module in self.claims_modules and module not in self.alone for module in missing):
             extras.append("claims")
+        commands = [f"pip install 'cameraready[{','.join(extras)}]'"] if extras else []
+        if alone:
+            commands.append(f"pip install --no-deps {' '.join(alone)}")
         what = f"the claims of {self.command} need" if claims else f"{self.command} needs"
-        return (
-            f"{what} {_join(missing)}, not installed here: "
-            f"pip install 'cameraready[{','.join(extras)}]'"
-        )
+        return f"{what} {_join(missing)}, not installed here: {' && '.join(commands)}"
 
 
 SYSTEMS: tuple[System, ...] = (
@@ -120,6 +125,7 @@ SYSTEMS: tuple[System, ...] = (
         claims_modules=("torchcfm", "rdata"),
         commands="cameraready.lightsb.commands:app",
         experiment="cameraready.lightsb.claims:experiment",
+        alone={"torchcfm": "torchcfm torchdyn"},
     ),
     System(
         slug="obprop",
