@@ -426,6 +426,14 @@ def few_labels(run: Run, size: Size) -> Iterator[Claim]:
         f"Random direction: {mean('random'):.3f}; ridge with {last} shuffled labels: "
         f"{shuffled:.3f}. Knowing who is female alone gives {mean('sex alone'):.3f}.",
     )
+    yield against(
+        "few-propagated",
+        "It is propagation that does it: better than the observable's own direction, W_U'n, at the "
+        "same place, which needs no prompt either",
+        ours,
+        [each["unembedding"] for each in found],
+        "W_U'n, not propagated",
+    )
     listed = {
         name: ", ".join(f"N = {n}: {np.mean(values):.3f}" for n, values in curve.items())
         for name, curve in curves.items()

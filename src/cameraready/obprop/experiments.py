@@ -420,6 +420,7 @@ def few_job(size: Size, repeat: int) -> dict[str, Any]:
         ),
         "gradient": quality(gradients[0], rest),
         "gradients": quality(gradients[0] + gradients[1], rest),
+        "unembedding": quality(observable.pull_back(view.unembed).cpu().numpy(), rest),
         "random": float(np.mean([quality(row, rest) for row in noise])),
         "by labels": {},
         "sex alone": squared_correlation(female.astype(float), values),
