@@ -23,8 +23,16 @@ KEYS = {
     ),
     *("few-crossing", "shared-cosine", "shared-control", "shared-bias", "shared-pronoun"),
     *("party-ridge-2", "party-ridge-4", "party-mean-2", "party-mean-4", "party-gradient"),
+    "party-propagated",
     *("code-two", "code-four", "code-ten"),
-    *("debias-gap", "debias-random", "debias-mean", "debias-gradient", "debias-perplexity"),
+    *(
+        "debias-gap",
+        "debias-random",
+        "debias-mean",
+        "debias-gradient",
+        "debias-perplexity",
+        "debias-propagated",
+    ),
     *("layernorm-paths", "layernorm-heads"),
 }
 

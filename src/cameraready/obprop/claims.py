@@ -428,11 +428,12 @@ def few_labels(run: Run, size: Size) -> Iterator[Claim]:
     )
     yield against(
         "few-propagated",
-        "It is propagation that does it: better than the observable's own direction, W_U'n, at the "
-        "same place, which needs no prompt either",
+        "Propagating the observable helps: its own direction W_U'n, at the same place and without "
+        "a prompt, is worse",
         ours,
-        [each["unembedding"] for each in found],
+        [each["not propagated"] for each in found],
         "W_U'n, not propagated",
+        note="Not by much: in late layers the stream already holds what is to be said.",
     )
     listed = {
         name: ", ".join(f"N = {n}: {np.mean(values):.3f}" for n, values in curve.items())
@@ -611,6 +612,14 @@ def parties(run: Run, size: Size) -> Iterator[Claim]:
         "is read along many paths, of which a feature vector holds one; the gradient holds all.",
     )
 
+    yield against(
+        "party-propagated",
+        "and better than the observable's own direction W_U'n at the same place",
+        ours,
+        [each["not propagated"] for each in found],
+        "W_U'n, not propagated",
+    )
+
     def draw(figure: Any) -> None:
         averages = {
             name: {n: float(np.mean(values)) for n, values in curve.items()}
@@ -699,7 +708,7 @@ def gap(values: np.ndarray) -> float:
 
 def debiasing(run: Run, size: Size) -> Iterator[Claim]:
     """The gap between female and male names, before and after."""
-    kinds = ["nothing", "ours", "mean difference", "gradient"]
+    kinds = ["nothing", "ours", "mean difference", "gradient", "not propagated"]
     kinds += [f"random {i}" for i in range(size.randoms)]
     weighed = ("nothing", "ours", "random 0")
     jobs: list[Callable[[], Any]] = [partial(perplexity_job, size, kind) for kind in weighed]
@@ -756,6 +765,7 @@ def debiasing(run: Run, size: Size) -> Iterator[Claim]:
     for key, kind, name in (
         ("mean", "mean difference", f"mean difference of {found['ours']['names']} labelled names"),
         ("gradient", "gradient", "mean gradient of the pair"),
+        ("propagated", "not propagated", "observable's own direction, W_U'n,"),
     ):
         rival = reduction(kind)
         shares = np.mean(
@@ -830,7 +840,7 @@ def trained_gpt2(run: Run, size: Size) -> Iterator[Claim]:
     """A GPT-2 trained on the standard library's text; ` in` comes after "for x", not "if x"."""
     if run.budget == "quick":
         return
-    steps = run.scale(smoke=3, quick=0, full=1500)
+    steps = run.scale(smoke=3, quick=0, full=800)
     found = run.cached("trained GPT-2", partial(gpt2_job, size, steps))
     run.setting("GPT-2", f"{found['parameters']:,} weights, {steps} steps on {found['text']}")
     yield Claim(

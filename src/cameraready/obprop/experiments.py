@@ -130,7 +130,7 @@ class Size(NamedTuple):
     windows: int = 40  # of each language
     code_labels: tuple[int, ...] = (2, 4, 10, 30)
     edited: int = 20  # names of each sex, and as many to take the mean of
-    randoms: int = 4
+    randoms: int = 3
     sentences: int = 60
 
 
@@ -420,7 +420,7 @@ def few_job(size: Size, repeat: int) -> dict[str, Any]:
         ),
         "gradient": quality(gradients[0], rest),
         "gradients": quality(gradients[0] + gradients[1], rest),
-        "unembedding": quality(observable.pull_back(view.unembed).cpu().numpy(), rest),
+        "not propagated": quality(observable.pull_back(view.unembed).cpu().numpy(), rest),
         "random": float(np.mean([quality(row, rest) for row in noise])),
         "by labels": {},
         "sex alone": squared_correlation(female.astype(float), values),
@@ -609,6 +609,7 @@ def party_job(size: Size, repeat: int) -> dict[str, Any]:
         "model": area_under_curve(democrat, values),
         "gradient": quality(gradients[0], rest),
         "gradients": quality(gradients[0] + gradients[1], rest),
+        "not propagated": quality(observable.pull_back(view.unembed).cpu().numpy(), rest),
         "by labels": {},
     }
     for n in size.party_labels:
@@ -738,6 +739,8 @@ def edit_of(size: Size, kind: str) -> tuple[FeatureVector | Direction, float, li
     elif kind == "gradient":
         fitted = Gradient(view, pronoun, ours.layer, token=pair.token)
         feature = Direction(fitted.fit([pair.positive, pair.negative]).vector, *place)
+    elif kind == "not propagated":
+        feature = Direction(pronoun.pull_back(view.unembed).cpu(), *place)
     else:
         feature = ours
     mean = mean_score(view, feature, neutral, token=pair.token)
