@@ -765,7 +765,7 @@ def debiasing(run: Run, size: Size) -> Iterator[Claim]:
     for key, kind, name in (
         ("mean", "mean difference", f"mean difference of {found['ours']['names']} labelled names"),
         ("gradient", "gradient", "mean gradient of the pair"),
-        ("propagated", "not propagated", "observable's own direction, W_U'n,"),
+        ("propagated", "not propagated", "direction W_U'n, not propagated,"),
     ):
         rival = reduction(kind)
         shares = np.mean(
@@ -781,7 +781,7 @@ def debiasing(run: Run, size: Size) -> Iterator[Claim]:
             ours,
             AtLeast(),
             baseline=rival,
-            baseline_name=name,
+            baseline_name=name.rstrip(","),
             paired_standard_error=100 * gap_error(shares),
             note=f"Gaps: {gaps_of(kind)}.",
         )
@@ -793,9 +793,9 @@ def debiasing(run: Run, size: Size) -> Iterator[Claim]:
         "first",
         measured_mean(cost["ours"], "%"),
         AtMost(1.0),
-        note=f"Python's language reference; perplexity {math.exp(logs['nothing'].mean()):.1f} "
-        f"before (geometric mean). A random direction: {cost['random 0'].mean():.2f} %. At the "
-        "name alone, as above, most sentences are not touched at all.",
+        note=f"{size.sentences} sentences of Python's language reference; perplexity "
+        f"{math.exp(logs['nothing'].mean()):.1f} before (geometric mean). A random direction: "
+        f"{cost['random 0'].mean():.2f} %.",
     )
 
     def draw(figure: Any) -> None:
