@@ -72,8 +72,8 @@ def fitted():
     return adata, chain, chance
 
 
-@pytest.fixture
-def muscle():
+@pytest.fixture(scope="module")
+def real_cells():
     data = hsmm()
     centred = data["expression"] - data["expression"].mean(0)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
@@ -85,6 +85,11 @@ def muscle():
         varm={"PCs": vt[:5].T},
     )
     return adata
+
+
+@pytest.fixture
+def muscle(real_cells):
+    return real_cells.copy()
 
 
 def test_what_is_written(fitted):
