@@ -436,6 +436,15 @@ def test_bad_questions(fitted):
         ann.ancestors(adata, day == 1, 3)
     with pytest.raises(ValueError, match="no cells left at time 1"):
         ann.to_couplings(without_day(adata, 1))
+    with pytest.raises(ValueError, match="no cells left at time 1, where the way to 2 starts"):
+        ann.interpolate(without_day(adata, 1), 2.0)
+    adata.varm["PCs"] = np.zeros((0, 1))
+    with pytest.raises(ValueError, match="has 1 components, the basis 2"):
+        ann.interpolate(adata, 2.0, genes=True)
+    adata.obs["mass"] = (day != 1).astype(float)
+    adata.uns["lightsb"]["weight_key"] = "mass"
+    with pytest.raises(ValueError, match="weights are all zero"):
+        ann.descendants(adata, day == 1, 3)
     adata.uns["lightsb"]["version"] = 99
     with pytest.raises(ValueError, match="version 99"):
         ann.to_couplings(adata)
