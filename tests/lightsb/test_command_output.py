@@ -17,20 +17,26 @@ class Terminal(io.StringIO):
         return True
 
 
+@notes()
+def work(*categories):
+    """Warn, as the library does within a verb."""
+    for category in categories:
+        warnings.warn(f"{category.__name__} was raised", category, stacklevel=1)
+    if categories == (UserWarning,):
+        raise ValueError("wrong")
+
+
 def test_notes_are_said_once_and_other_warnings_stay_warnings(capsys):
-    with pytest.warns(RuntimeWarning, match="overflow") as caught, notes():
-        for _ in range(2):
-            warnings.warn("few rows", UserWarning, stacklevel=1)
-        warnings.warn("overflow", RuntimeWarning, stacklevel=1)
-    assert capsys.readouterr().err == "note: few rows\n"
+    with pytest.warns(RuntimeWarning, match="was raised") as caught:
+        work(UserWarning, RuntimeWarning, UserWarning)
+    assert capsys.readouterr().err == "note: UserWarning was raised\n"
     assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_notes_are_said_when_the_work_fails(capsys):
-    with pytest.raises(ValueError, match="wrong"), notes():
-        warnings.warn("few rows", UserWarning, stacklevel=1)
-        raise ValueError("wrong")
-    assert capsys.readouterr().err == "note: few rows\n"
+    with pytest.raises(ValueError, match="wrong"):
+        work(UserWarning)
+    assert capsys.readouterr().err == "note: UserWarning was raised\n"
 
 
 def test_a_bar_is_for_terminals(monkeypatch):
