@@ -619,7 +619,7 @@ def test_tensors_of_weights_and_times(fitted):
     )
 
 
-def test_weights_on_few_rows(fitted):
+def test_weights_on_few_rows():
     # Held-out rows without any weight are taken as they are.
     only = (np.arange(50) < 3).astype(float)
     bridge = LightSB(1, max_iter=5, random_state=0).fit(X0, X1, sample_weight0=only)
