@@ -157,7 +157,7 @@ def test_bridge_matching_is_one_projection(normals):
 
 @pytest.mark.parametrize("projections", [2, 3])
 def test_dsbm_is_iterated_projection(normals, projections):
-    model = DSBM(1.0, n_projections=projections, max_iter=1000 * projections, **SETTINGS)
+    model = DSBM(1.0, n_projections=projections, max_iter=500 * projections, **SETTINGS)
     x0 = np.random.default_rng(4).normal(size=40_000)
     found = _correlation(model.fit(*normals), x0)
     assert found == pytest.approx(imf_correlations(1.0, 0.0, projections)[-1], abs=0.02)
@@ -166,7 +166,7 @@ def test_dsbm_is_iterated_projection(normals, projections):
 def test_sf2m_transports_between_normals(normals):
     x0, x1 = normals
     settings = {**SETTINGS, "batch_size": 128, "hidden": (64, 64), "lr": 5e-3}
-    model = SF2M(1.0, plan="sinkhorn", max_iter=1000, **settings).fit(x0, x1 + 2)
+    model = SF2M(1.0, plan="sinkhorn", max_iter=400, **settings).fit(x0, x1 + 2)
     mapped = model.transform(x0)
     assert mapped.mean() == pytest.approx(2, abs=0.05)
     assert mapped.std() == pytest.approx(1, abs=0.05)
