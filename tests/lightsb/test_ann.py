@@ -330,7 +330,7 @@ def test_couplings(fitted):
 
 
 def test_real_cells_in_gene_space(muscle, tmp_path):
-    ann.fit_trajectories(muscle, "hours", **FAST)
+    ann.fit_trajectories(muscle, "hours", **{**FAST, "max_iter": 30})
     drawn = ann.interpolate(muscle, 36.0, genes=True, seed=0)
     drawn.write_h5ad(tmp_path / "between.h5ad")
     assert drawn.shape == (74, 1000)
@@ -361,7 +361,7 @@ def test_all_components_of_a_part_of_the_cells_give_their_genes():
 def test_genes_without_loadings_are_left_out(muscle):
     muscle.varm["PCs"][500:] = 0
     muscle.X = sp.csr_matrix(muscle.X)
-    ann.fit_trajectories(muscle, "hours", **FAST)
+    ann.fit_trajectories(muscle, "hours", **{**FAST, "max_iter": 30})
     drawn = ann.interpolate(muscle, 0.0, genes=True)
     assert drawn.shape == (69, 500)
     del muscle.varm["PCs"]
