@@ -67,7 +67,7 @@ def without_day(adata, day):
 def fitted():
     adata, chance = branching()
     chain = ann.fit_trajectories(
-        adata, "day", sigma2=4.0, scale="none", **{**FAST, "max_iter": 1000}
+        adata, "day", sigma2=4.0, scale="none", **{**FAST, "max_iter": 600}
     )
     return adata, chain, chance
 

@@ -89,7 +89,7 @@ def test_the_same_seed_gives_the_same_and_progress_is_told():
     x0, x1 = make_eot_mixture(2, 1.0, seed=0).sample_pair(200, 0)
     told = []
     one, two = (
-        choose_eps(x0, x1, [1.0, 0.1], bridge=fast(2), folds=2, seed=3,
+        choose_eps(x0, x1, [1.0, 0.1], bridge=fast(2).set_params(max_iter=30), folds=2, seed=3,
                    callback=lambda *done: told.append(done))
         for _ in range(2)
     )  # fmt: skip
