@@ -75,3 +75,7 @@ def test_what_is_installed_without_dependencies_is_named_to_pip_by_itself(
         assert set(row.alone) <= set(row.claims_modules)
         for package in " ".join(row.alone.values()).split():
             assert f"\n{package}==" in pinned
+
+
+def test_rows_can_be_kept_in_a_set() -> None:
+    assert len(set(SYSTEMS)) == len(SYSTEMS)

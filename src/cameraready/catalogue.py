@@ -48,7 +48,7 @@ class System:
     claims_modules: tuple[str, ...]
     commands: str
     experiment: str
-    alone: Mapping[str, str] = field(default_factory=dict)
+    alone: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def command(self) -> str:

@@ -67,13 +67,13 @@ def without_day(adata, day):
 def fitted():
     adata, chance = branching()
     chain = ann.fit_trajectories(
-        adata, "day", sigma2=4.0, scale="none", **{**FAST, "max_iter": 1000}
+        adata, "day", sigma2=4.0, scale="none", **{**FAST, "max_iter": 600}
     )
     return adata, chain, chance
 
 
-@pytest.fixture
-def muscle():
+@pytest.fixture(scope="module")
+def real_cells():
     data = hsmm()
     centred = data["expression"] - data["expression"].mean(0)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
@@ -85,6 +85,11 @@ def muscle():
         varm={"PCs": vt[:5].T},
     )
     return adata
+
+
+@pytest.fixture
+def muscle(real_cells):
+    return real_cells.copy()
 
 
 def test_what_is_written(fitted):
@@ -325,7 +330,7 @@ def test_couplings(fitted):
 
 
 def test_real_cells_in_gene_space(muscle, tmp_path):
-    ann.fit_trajectories(muscle, "hours", **FAST)
+    ann.fit_trajectories(muscle, "hours", **{**FAST, "max_iter": 30})
     drawn = ann.interpolate(muscle, 36.0, genes=True, seed=0)
     drawn.write_h5ad(tmp_path / "between.h5ad")
     assert drawn.shape == (74, 1000)
@@ -356,7 +361,7 @@ def test_all_components_of_a_part_of_the_cells_give_their_genes():
 def test_genes_without_loadings_are_left_out(muscle):
     muscle.varm["PCs"][500:] = 0
     muscle.X = sp.csr_matrix(muscle.X)
-    ann.fit_trajectories(muscle, "hours", **FAST)
+    ann.fit_trajectories(muscle, "hours", **{**FAST, "max_iter": 30})
     drawn = ann.interpolate(muscle, 0.0, genes=True)
     assert drawn.shape == (69, 500)
     del muscle.varm["PCs"]
@@ -431,6 +436,15 @@ def test_bad_questions(fitted):
         ann.ancestors(adata, day == 1, 3)
     with pytest.raises(ValueError, match="no cells left at time 1"):
         ann.to_couplings(without_day(adata, 1))
+    with pytest.raises(ValueError, match="no cells left at time 1, where the way to 2 starts"):
+        ann.interpolate(without_day(adata, 1), 2.0)
+    adata.varm["PCs"] = np.zeros((0, 1))
+    with pytest.raises(ValueError, match="has 1 components, the basis 2"):
+        ann.interpolate(adata, 2.0, genes=True)
+    adata.obs["mass"] = (day != 1).astype(float)
+    adata.uns["lightsb"]["weight_key"] = "mass"
+    with pytest.raises(ValueError, match="weights are all zero"):
+        ann.descendants(adata, day == 1, 3)
     adata.uns["lightsb"]["version"] = 99
     with pytest.raises(ValueError, match="version 99"):
         ann.to_couplings(adata)

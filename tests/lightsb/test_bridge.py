@@ -584,6 +584,48 @@ def test_bad_input_after_the_fit(fitted):
         fitted.conditional_log_prob(X0, X1[:3])
 
 
+def test_where_components_start():
+    x0, x1 = two_clusters(200)
+    once = {"max_iter": 1, "lr": 1e-9, "scale": "none", "dtype": "float64", "random_state": 0}
+    bridge = LightSB(3, 0.5, init="random", init_scale=0.3, validation_fraction=0.0, **once)
+    start = bridge.fit(x0, x1, sample_weight1=np.arange(200) < 20)
+    np.testing.assert_allclose(start.components_.scales**2, 0.3, rtol=1e-6)
+    # At the source's mean the conditional means are rows that have a weight.
+    moved = start.components_.means + 0.3 * x0.mean(0)
+    assert np.abs(moved[:, None] - x1[:20]).sum(2).min(1).max() < 1e-6
+
+
+def test_weights_tell_the_directions_of_low_rank():
+    # The rows with a weight lie along the second axis, the others along the first.
+    rng = np.random.default_rng(0)
+    x1 = np.concatenate(
+        [rng.normal(size=(300, 2)) * [9, 0.1], rng.normal(size=(300, 2)) * [0.1, 1]]
+    )
+    bridge = LightSB(2, 1.0, covariance_type="lowrank", rank=1, max_iter=1, random_state=0)
+    bridge.fit(rng.normal(size=(600, 2)), x1, sample_weight1=np.arange(600) >= 300)
+    assert abs(bridge.components_.rotations[:, 0] @ [0, 1]) > 0.99
+
+
+def test_tensors_of_weights_and_times(fitted):
+    weights = np.arange(50.0)
+    settings = {"n_components": 2, "max_iter": 5, "random_state": 0}
+    one = LightSB(**settings).fit(X0, X1, sample_weight0=weights, sample_weight1=weights)
+    given = torch.from_numpy(weights)
+    two = LightSB(**settings).fit(X0, X1, sample_weight0=given, sample_weight1=given)
+    assert np.array_equal(one.transform(X0), two.transform(X0))
+    times = np.array([0.2, 0.7])
+    assert np.array_equal(
+        fitted.sample_paths(X0, torch.from_numpy(times)), fitted.sample_paths(X0, times)
+    )
+
+
+def test_weights_on_few_rows():
+    # Held-out rows without any weight are taken as they are.
+    only = (np.arange(50) < 3).astype(float)
+    bridge = LightSB(1, max_iter=5, random_state=0).fit(X0, X1, sample_weight0=only)
+    assert np.isfinite(bridge.energy_curve_).all()
+
+
 def test_constant_columns_are_named():
     x0, x1 = (np.column_stack([x, np.full(50, 3.0)]) for x in (X0, X1))
     with pytest.warns(UserWarning, match=r"columns \[2\] are constant"):

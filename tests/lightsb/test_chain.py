@@ -6,6 +6,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from cameraready.lightsb.chain import ChainedLightSB
+from cameraready.lightsb.persistence import write_model
 
 TIMES = [0.0, 2.0, 3.0]
 
@@ -92,6 +93,9 @@ def test_saved_and_read_again(chain, tmp_path):
     assert np.array_equal(again.sample_paths(x, [1.0, 2.5]), chain.sample_paths(x, [1.0, 2.5]))
     (tmp_path / "chain" / "model.json").write_text("{}")
     with pytest.raises(ValueError, match="holds no ChainedLightSB"):
+        ChainedLightSB.load(tmp_path / "chain")
+    write_model(tmp_path / "chain", "ChainedLightSB", {"times": TIMES}, {})
+    with pytest.raises(ValueError, match="holds no ChainedLightSB that can be read"):
         ChainedLightSB.load(tmp_path / "chain")
 
 

@@ -27,8 +27,8 @@ def test_the_experiment_runs_from_end_to_end(tmp_path: Path) -> None:
         "projection-ordinary",
         "objectives-gradients",
         "mixture-2-1-energy",
-        "light-2-1-time-dsbm",
-        "muscle-24-72-0.1-all-copy",
+        "light-2-1-dsbm",
+        "muscle-24-72-0.1-10-all-copy",
         "digits-class",
     ):
         assert key in keys

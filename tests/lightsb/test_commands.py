@@ -609,6 +609,14 @@ def test_eps_of_pairs(folder, call):
     assert "not identified by these data" in err
 
 
+def test_a_choice_that_diverges_is_refused(folder, refused, monkeypatch):
+    monkeypatch.setattr("cameraready.lightsb.training.training_step", lambda *_: torch_nan())
+    tokens = ("--source", "a.csv", "--target", "b.parquet", "--columns", "height,weight")
+    assert "the loss is not finite" in refused("choose-eps", *tokens, "--grid", "0.1,1")
+    tokens = ("cells.h5ad", "--time-key", "day", "--out", "t.h5ad")
+    assert "the loss is not finite" in refused("trajectories", *tokens, *FAST)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -659,6 +667,15 @@ def test_a_fitted_plan_is_near_the_true_one():
     assert light.cpu_seconds > 0
     # Moments from 1000 samples: some tenths of a percent off.
     assert 0 < truth.cbw2_uvp < 1
+
+
+def test_ctrl_c_ends_a_comparison(monkeypatch):
+    def interrupted(self, *batch, **given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cameraready.lightsb.training.Training.step", interrupted)
+    with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
+        next(compare_solvers([2], [1.0], ["lightsb"], n_components=2, max_iter=9, n_rows=50))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from cameraready.lightsb import LightSB
 from cameraready.lightsb.epsilon import _choose, choose_eps, plot_epsilon_choice
 from cameraready.lightsb.mixtures import make_eot_mixture
+from cameraready.lightsb.training import Training
 
 GRID = [0.01, 0.1, 1.0, 10.0]
 
@@ -88,12 +89,29 @@ def test_the_same_seed_gives_the_same_and_progress_is_told():
     x0, x1 = make_eot_mixture(2, 1.0, seed=0).sample_pair(200, 0)
     told = []
     one, two = (
-        choose_eps(x0, x1, [1.0, 0.1], bridge=fast(2), folds=2, seed=3,
+        choose_eps(x0, x1, [1.0, 0.1], bridge=fast(2).set_params(max_iter=30), folds=2, seed=3,
                    callback=lambda *done: told.append(done))
         for _ in range(2)
     )  # fmt: skip
     assert one == two
     assert told[:4] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_ctrl_c_ends_the_choice(monkeypatch):
+    x0, x1 = make_eot_mixture(2, 1.0, seed=0).sample_pair(200, 0)
+    told, step = [], Training.step
+
+    def interrupted(self, *batch, **given):
+        if told and self.iteration == 20:
+            raise KeyboardInterrupt
+        step(self, *batch, **given)
+
+    monkeypatch.setattr(Training, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        choose_eps(
+            x0, x1, [1.0, 0.1], bridge=fast(2), folds=2, callback=lambda *done: told.append(done)
+        )
+    assert told == [(1, 4)]
 
 
 # The rule, on scores that are made up.

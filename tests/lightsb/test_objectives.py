@@ -1,7 +1,6 @@
 """The two objectives: the same up to a constant, and right about the bridge."""
 
 import copy
-import socket
 
 import pytest
 import torch
@@ -147,29 +146,29 @@ def test_the_objective_as_a_module():
     )
 
 
-def _worker(rank, port, queue):
-    address = f"tcp://127.0.0.1:{port}"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    torch.set_num_threads(1)
+def _gradients_of_rank(rank, store):
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     parallel = torch.nn.parallel.DistributedDataParallel(BridgeObjective(potential(), "energy"))
     rows = slice(8 * rank, 8 * (rank + 1))
     parallel(normal(16)[rows], normal(16, seed=1)[rows]).backward()
-    if rank == 0:
-        gradients = [p.grad for p in parallel.module.potential.parameters()]
-        queue.put(torch.cat([g.flatten() for g in gradients]).tolist())
     dist.barrier()
     dist.destroy_process_group()
+    return torch.cat([p.grad.flatten() for p in parallel.module.potential.parameters()])
 
 
-def test_data_parallel_gradients_are_those_of_the_whole_batch():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    queue = mp.get_context("spawn").SimpleQueue()
-    mp.spawn(_worker, (port, queue), nprocs=2)
+def _other_rank(_, store):
+    torch.set_num_threads(1)
+    _gradients_of_rank(1, store)
+
+
+def test_data_parallel_gradients_are_those_of_the_whole_batch(tmp_path):
+    store = tmp_path / "store"
+    other = mp.spawn(_other_rank, (store,), nprocs=1, join=False)
+    found = _gradients_of_rank(0, store)
+    assert other.join()
     module = potential()
     expected = gradient(energy_loss(module, normal(16), normal(16, seed=1)), module)
-    torch.testing.assert_close(torch.tensor(queue.get(), dtype=torch.float64), expected)
+    torch.testing.assert_close(found, expected)
 
 
 def test_training_lowers_either_objective():

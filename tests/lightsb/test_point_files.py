@@ -96,6 +96,7 @@ def test_numbers_of_other_types_are_numbers(folder):
         ("t.csv", "a,a\n1,2\n", "t.csv: two columns are called 'a'"),
         ("t.csv", "a,b\n1,2\nx,4\n", "t.csv: row 1, column 'a' is 'x', not a finite number"),
         ("t.csv", "a,b\n1,\n3,4\n", "t.csv: row 0, column 'b' is empty"),
+        ("t.csv", f"a\n{'x' * 99}\n", f"t.csv: row 0, column 'a' is '{'x' * 39}…, not"),
         ("t.csv", "a,b\n1,2\n3,inf\n", "t.csv: row 1, column 'b' is 'inf'"),
         ("t.csv", "a,b\n1,2\n3,4,5\n", "t.csv cannot be read as .csv"),
         ("t.csv", b"a,b\n\xff,2\n", "t.csv cannot be read as .csv"),

@@ -22,6 +22,9 @@ the plan of new points, their paths and the drift are exact.
 
 from cameraready.lightsb.bridge import Components, LightSB
 from cameraready.lightsb.chain import ChainedLightSB
+from cameraready.lightsb.epsilon import EpsilonChoice, choose_eps
+from cameraready.lightsb.latent import LatentTranslator, from_encoder
+from cameraready.lightsb.mixtures import EOTMixture, make_eot_mixture
 from cameraready.lightsb.objectives import (
     BridgeObjective,
     energy_loss,
@@ -35,10 +38,16 @@ __all__ = [
     "BridgeObjective",
     "ChainedLightSB",
     "Components",
+    "EOTMixture",
+    "EpsilonChoice",
+    "LatentTranslator",
     "LightSB",
     "LightSBModule",
     "TrainingProgress",
+    "choose_eps",
     "energy_loss",
     "eps_from",
+    "from_encoder",
+    "make_eot_mixture",
     "optimal_matching_loss",
 ]

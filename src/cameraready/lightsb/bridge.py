@@ -110,7 +110,8 @@ class LightSB(FittedBridge):
         "global" works in units in which the mean standard deviation is one.
     tol : float, optional
         When the energy of held-out rows has gained less than this (in nats) for a fifth of
-        `max_iter`, the run goes on to its last tenth (or its polish). None never stops early.
+        `max_iter`, the run goes on to its last three tenths (or its polish, if that is more). None
+        never stops early.
     validation_fraction : float
         Share of the rows of each side that is held out; 0 for none.
     device : str

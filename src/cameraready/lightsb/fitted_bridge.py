@@ -65,7 +65,7 @@ class FittedBridge(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X0 : array-like or Tensor of shape (n, D)
             Points of the source.
         n_samples : int
-            Draws for each.
+            Draws for each; one only where `set_output` asks for tables.
         random_state : int or Generator, optional
             Instead of the estimator's.
 
