@@ -102,7 +102,7 @@ def fitted_correlation(item: tuple[str, int, int, int, int]) -> float:
 def one_projection(run: Run) -> Iterator[Claim]:
     """Standard normals in one dimension, where the bridge and every iterate of IMF are known."""
     rows = run.scale(smoke=2000, quick=50_000, full=200_000)
-    steps = run.scale(smoke=50, quick=2000, full=10_000)
+    steps = run.scale(smoke=50, quick=1500, full=10_000)
     repeats = run.scale(smoke=1, quick=2, full=10)
     run.setting("one projection", f"N(0,1) to N(0,1), eps 1, {rows} rows, {steps} steps")
     exact = bridge_correlation(EPS)
@@ -784,7 +784,7 @@ def swiss_roll(run: Run) -> None:
         bridge = LightSB(
             run.scale(smoke=5, quick=50, full=200),
             eps,
-            max_iter=run.scale(smoke=20, quick=2000, full=10_000),
+            max_iter=run.scale(smoke=20, quick=1000, full=10_000),
             objective="energy",
             lr=0.1,  # small eps wants large steps
             scale="none",
