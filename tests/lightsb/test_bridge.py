@@ -760,3 +760,14 @@ def test_memory_that_runs_out_halves_the_chunks():
 
     with pytest.raises(torch.OutOfMemoryError):
         in_chunks(never, 10, 1, 8)
+
+
+def test_weights_on_one_row_are_never_all_held_out() -> None:
+    rng = np.random.default_rng(0)
+    x0, x1 = rng.standard_normal((2, 100, 1))
+    weight = np.zeros(100)
+    weight[17] = 1.0
+    for seed in range(8):  # the row would be held out in some of them
+        bridge = LightSB(1, 0.5, max_iter=5, validation_fraction=0.5, random_state=seed)
+        bridge.fit(x0, x1, sample_weight0=weight)
+        assert np.isfinite(bridge.predict(x0)).all()

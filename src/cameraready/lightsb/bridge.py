@@ -121,7 +121,9 @@ class LightSB(FittedBridge):
     max_memory : float
         Megabytes that one chunk of rows may take.
     random_state : int, Generator or None
-        An int gives the same fit and the same samples each time.
+        An int gives the same fit, and the same noise at each call that draws: who maps rows in
+        several calls passes a Generator to `transform`, or the calls' samples depend on each
+        other.
     verbose : int
         With 1, progress on a terminal.
 
@@ -305,6 +307,10 @@ class LightSB(FittedBridge):
         self._check_names(X1, "X1")
         rng, generator = self._generators(self.random_state, self._device())
         kept, held = self._split(len(source), len(target), rng)
+        parts = zip(weights * 2, (*kept, *(held or (None, None))), strict=True)
+        if any(w is not None and k is not None and not w[k.numpy()].any() for w, k in parts):
+            # Few rows carry all the weight: none of them can be spared.
+            kept, held = (None, None), None
         self._scale(source, target, weights)
         # From here on in scaled units, on the device.
         like = torch.empty(0, dtype=_DTYPES[self.dtype], device=self._device())
@@ -720,8 +726,6 @@ def _drawn(rows: Tensor, weights: np.ndarray | None, rng: np.random.Generator) -
     if weights is None:
         return rows
     share = weights[rows.numpy()]
-    if not share.any():
-        return rows
     return rows[torch.from_numpy(rng.choice(len(rows), len(rows), p=share / share.sum()))]
 
 

@@ -325,7 +325,8 @@ class FittedBridge(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         It equals minus the KL divergence from the true plan to the model's plus a constant of
         the data *and of eps*. It ranks models of one eps; `marginal_log_prob`, or
-        `conditional_log_prob` of true pairs, also ranks models of different eps.
+        `conditional_log_prob` of true pairs, also ranks models of different eps. So search no grid
+        of eps with it (`GridSearchCV`): `choose_eps` does that.
 
         Parameters
         ----------
